@@ -1,0 +1,320 @@
+"""Do the intervals and tests keep their promises, and are they quick? Prints Markdown tables.
+
+    python bench/bench_stats.py                 # all of it, some minutes on one core
+    python bench/bench_stats.py --only speed    # against scipy.stats.bootstrap(paired=True)
+    python bench/bench_stats.py --draws 500     # a quicker, noisier simulation
+
+One row of the first table:
+
+    | 1319 | 0.5 | 95.3% | 95.3% | 95.3% | 95.3% | 95.6% | percentile 100% |
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import scipy
+from scipy import stats as scipy_stats
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run from a checkout, installed or not
+from gsm8k_nb import stats  # noqa: E402
+
+SIZES = (50, 250, 1319)
+RATES = (0.02, 0.5, 0.98)
+CORRELATION = 0.5  # of two runs' verdicts over problems, and of two samples of one problem
+SAMPLES = 8
+N_RESAMPLES = 2000  # an interval's own Monte Carlo error is then small beside the spread of the data
+SPEED_RESAMPLES = 100_000
+
+
+def table(title: str, note: str, head: Iterable[str], rows: Iterable[Iterable]) -> None:
+    """Print one Markdown table, each row as soon as it is known."""
+    head = list(head)
+    print(f"\n### {title}\n\n{note}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print("| " + " | ".join(f"{x:.1%}" if isinstance(x, float) else str(x) for x in row) + " |", flush=True)
+
+
+# --- coverage --------------------------------------------------------------------------------------------------------
+
+
+def exact_coverage(n: int, p: float, method: str) -> tuple[float, dict[str, float]]:
+    """Chance that the interval holds p, summed over all counts of right answers; and how often each method was used."""
+    chance = scipy_stats.binom.pmf(np.arange(n + 1), n, p)
+    covered, used = 0.0, {}
+    for k in np.flatnonzero(chance > 1e-8):
+        interval = stats.accuracy_interval(np.arange(n) < k, method=method)
+        covered += float(chance[k]) * (interval.low <= p <= interval.high)
+        used[interval.method] = used.get(interval.method, 0.0) + float(chance[k])
+    return covered, used
+
+
+def coverage_rows() -> Iterable[list]:
+    for n in SIZES:
+        for p in RATES:
+            covered, used = exact_coverage(n, p, "auto")
+            others = [exact_coverage(n, p, method)[0] for method in ("percentile", "bca", "wilson", "clopper-pearson")]
+            named = ", ".join(f"{name} {share:.0%}" for name, share in sorted(used.items()) if share > 0.005)
+            yield [n, p_text(p), covered, *others, named]
+
+
+def sampled_verdicts(rng: np.random.Generator, runs: int, n: int, p: float, samples: int) -> np.ndarray:
+    """Runs (runs, n, samples) on the same problems, each problem with its own chance of being solved, p on average."""
+    spread = (1 - CORRELATION) / CORRELATION
+    chance = rng.beta(p * spread, (1 - p) * spread, n)[:, None]
+    return rng.random((runs, n, samples)) < chance
+
+
+def sampled_coverage_rows(draws: int) -> Iterable[list]:
+    rng = np.random.default_rng(1)
+    for n in SIZES:
+        for p in RATES:
+            covered = {"auto": 0, "percentile": 0, "clustered": 0}
+            by_bootstrap = 0
+            for _ in range(draws):
+                (run,) = sampled_verdicts(rng, 1, n, p, SAMPLES)
+                for method in covered:
+                    interval = stats.accuracy_interval(run, method=method, n_resamples=N_RESAMPLES)
+                    covered[method] += interval.low <= p <= interval.high
+                    by_bootstrap += method == "auto" and interval.method == "percentile"
+            yield [n, p_text(p), *(hits / draws for hits in covered.values()), by_bootstrap / draws]
+
+
+@cache
+def compared(only_a: int, only_b: int, n: int, method: str = "auto") -> stats.PairedComparison:
+    return stats.compare(*paired_verdicts(only_a, only_b, n), n_resamples=N_RESAMPLES, method=method)
+
+
+def paired_verdicts(only_a: int, only_b: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    both = np.arange(n) >= only_a + only_b
+    return both | (np.arange(n) < only_a), both | ((np.arange(n) >= only_a) & (np.arange(n) < only_a + only_b))
+
+
+def discordant_counts(rng: np.random.Generator, draws: int, n: int, discordance: float, difference: float):
+    rates = ((discordance + difference) / 2, (discordance - difference) / 2, 1 - discordance)
+    return rng.multinomial(n, rates, size=draws)[:, :2].tolist()
+
+
+def difference_coverage_rows(draws: int) -> Iterable[list]:
+    rng = np.random.default_rng(2)
+    methods = ("auto", "percentile", "bca", "score")
+    for n in SIZES:
+        for p in RATES[:2]:  # 0.98 is 0.02 with right and wrong exchanged
+            discordance = stats.discordance_from_rates(p, p, correlation=CORRELATION)
+            for difference in (0.0, discordance / 2):
+                counts = discordant_counts(rng, draws, n, discordance, difference)
+                hits = [[compared(x, y, n, method) for x, y in counts] for method in methods]
+                shares = [sum(r.low <= difference <= r.high for r in results) / draws for results in hits]
+                by_bootstrap = sum(r.method == "percentile" for r in hits[0]) / draws
+                yield [n, p_text(discordance), p_text(difference), *shares, by_bootstrap]
+
+
+# --- error rates -----------------------------------------------------------------------------------------------------
+
+
+def error_rows(draws: int) -> Iterable[list]:
+    rng = np.random.default_rng(3)
+    for n in SIZES:
+        for p in RATES[:2]:
+            discordance = stats.discordance_from_rates(p, p, correlation=CORRELATION)
+            results = [compared(x, y, n) for x, y in discordant_counts(rng, draws, n, discordance, 0.0)]
+            rates = [rejected(getattr(r, name) for r in results) for name in ("p_bootstrap", "p_mcnemar")]
+            yield [
+                n,
+                p_text(p),
+                1,
+                *rates,
+                rates[1],
+                unpaired_size(n, p),
+                equivalence_error(rng, draws, n, discordance),
+            ]
+            runs = [sampled_verdicts(rng, 2, n, p, SAMPLES) for _ in range(draws)]
+            results = [stats.compare(a, b, n_resamples=N_RESAMPLES) for a, b in runs]
+            rates = [rejected(getattr(r, name) for r in results) for name in ("p_bootstrap", "p_permutation")]
+            unpaired = rejected(stats.two_proportion_z(a, b).p_value for a, b in runs)
+            yield [n, p_text(p), SAMPLES, rates[0], "", rates[1], unpaired, sampled_equivalence_error(rng, draws, n, p)]
+
+
+def rejected(p_values: Iterable[float]) -> float:
+    return float(np.mean([p <= 0.05 for p in p_values]))
+
+
+def unpaired_size(n: int, p: float) -> float:
+    """Exact chance that the unpaired test rejects when two independent runs have accuracy p."""
+    chance = scipy_stats.binom.pmf(np.arange(n + 1), n, p)
+    x, y = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
+    pooled = (x + y) / (2 * n)
+    z = np.divide(x - y, np.sqrt(2 * n * pooled * (1 - pooled)), where=x != y, out=np.zeros(x.shape))
+    return float(chance @ (2 * scipy_stats.norm.sf(np.abs(z)) <= 0.05) @ chance)
+
+
+def equivalence_error(rng: np.random.Generator, draws: int, n: int, discordance: float) -> float:
+    """How often equivalence within a margin is claimed though the true difference is that margin."""
+    margin = discordance / 2
+    claims = cache(lambda x, y: stats.equivalence(*paired_verdicts(x, y, n), margin=margin).equivalent)
+    return float(np.mean([claims(x, y) for x, y in discordant_counts(rng, draws, n, discordance, margin)]))
+
+
+def sampled_equivalence_error(rng: np.random.Generator, draws: int, n: int, p: float) -> float:
+    margin, claims = min(p, 1 - p) / 2, 0
+    for _ in range(draws):
+        a, b = sampled_verdicts(rng, 2, n, p, SAMPLES)
+        b = b & (rng.random(b.shape) < 1 - margin / p)  # b is right less often, by the margin
+        claims += stats.equivalence(a, b, margin=margin).equivalent
+    return claims / draws
+
+
+def uniformity_rows(draws: int) -> Iterable[list]:
+    rng, levels = np.random.default_rng(4), (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
+    for n in SIZES:
+        discordance = stats.discordance_from_rates(0.5, 0.5, correlation=CORRELATION)
+        one = [compared(x, y, n) for x, y in discordant_counts(rng, draws, n, discordance, 0.0)]
+        runs = (sampled_verdicts(rng, 2, n, 0.5, SAMPLES) for _ in range(draws))
+        several = [stats.compare(a, b, n_resamples=N_RESAMPLES) for a, b in runs]
+        for samples, results in ((1, one), (SAMPLES, several)):
+            for name in ("p_mcnemar", "p_permutation", "p_bootstrap"):
+                p_values = np.array([getattr(r, name) for r in results], dtype=float)
+                if not np.isnan(p_values).any():
+                    yield [n, samples, name, *(float(np.mean(p_values <= level)) for level in levels)]
+
+
+# --- speed -----------------------------------------------------------------------------------------------------------
+
+
+def speed_data(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(6)
+    if kind == "scores":  # a fraction a problem, all different
+        return tuple(rng.random((2, 1319)))
+    return tuple(np.squeeze(run) for run in sampled_verdicts(rng, 2, 1319, 0.4, 1 if kind == "verdicts" else SAMPLES))
+
+
+def ours(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    result = stats.compare(a, b, n_resamples=SPEED_RESAMPLES)
+    return result.low, result.high
+
+
+def scipys(a: np.ndarray, b: np.ndarray, batch: int | None = None) -> tuple[float, float]:
+    means = [run if run.ndim == 1 else run.mean(axis=1) for run in (a.astype(float), b.astype(float))]
+    result = scipy_stats.bootstrap(
+        means,
+        lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
+        paired=True,
+        vectorized=True,
+        method="percentile",
+        n_resamples=SPEED_RESAMPLES,
+        batch=batch,
+        rng=np.random.default_rng(0),
+    )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+CONTENDERS: dict[str, Callable] = {
+    "ours": ours,
+    "scipy": scipys,
+    "scipy, batch=1000": lambda a, b: scipys(a, b, batch=1000),
+}
+
+
+def measure(who: str, kind: str) -> dict:
+    """Seconds, megabytes above start, and the interval, in this process. Ours is timed warm, best of 3, as it is short."""
+    a, b = speed_data(kind)
+    start_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    times = []
+    for _ in range(3 if who == "ours" else 1):
+        start = time.perf_counter()
+        low, high = CONTENDERS[who](a, b)
+        times.append(time.perf_counter() - start)
+    megabytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start_kb) / 1024
+    return {"seconds": min(times), "megabytes": megabytes, "low": low, "high": high}
+
+
+def speed_rows() -> Iterable[list]:
+    one_core = os.environ | {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    for kind in ("verdicts", "samples", "scores"):
+        a, b = speed_data(kind)
+        error = stats.compare(a, b, n_resamples=100).standard_error * 2.67 * np.sqrt(2 / SPEED_RESAMPLES)
+        reference = None
+        for who in CONTENDERS:
+            command = [sys.executable, __file__, "--measure", who, kind]
+            output = subprocess.run(command, env=one_core, check=True, capture_output=True, text=True).stdout
+            row = json.loads(output)
+            reference = reference or row
+            apart = max(abs(row[end] - reference[end]) for end in ("low", "high")) / error
+            ends = f"{row['low']:+.5f} to {row['high']:+.5f}"
+            yield [kind, who, f"{row['seconds']:.3f}", f"{row['megabytes']:.0f}", ends, f"{apart:.1f}"]
+
+
+# --- all of it -------------------------------------------------------------------------------------------------------
+
+
+def p_text(p: float) -> str:
+    return f"{p:.3g}"
+
+
+def simulate(draws: int) -> None:
+    noise = f"From {draws} draws: standard error {np.sqrt(0.05 * 0.95 / draws):.1%} at 5%."
+    methods = ("auto (default)", "percentile", "BCa", "Wilson", "Clopper-Pearson", "auto used")
+    table(
+        "Coverage of 95% intervals of an accuracy, one verdict a problem",
+        "Exact: summed over all counts of right answers, 10 000 resamples.",
+        ("n", "p", *methods),
+        coverage_rows(),
+    )
+    table(
+        f"Coverage of 95% intervals of an accuracy, {SAMPLES} samples a problem",
+        f"{noise} Two samples of a problem correlate {CORRELATION}.",
+        ("n", "p", "auto (default)", "percentile", "clustered t", "auto was the bootstrap"),
+        sampled_coverage_rows(draws),
+    )
+    table(
+        "Coverage of 95% intervals of a paired difference, one verdict a problem",
+        noise,
+        ("n", "discordance", "difference", "auto (default)", "percentile", "BCa", "Tango", "auto was the bootstrap"),
+        difference_coverage_rows(draws),
+    )
+    table(
+        "Type I errors at 5%",
+        f"{noise} Equivalence: the true difference is the margin. Unpaired, one sample: exact, runs independent.",
+        ("n", "p", "samples", "bootstrap", "McNemar", "permutation", "unpaired z", "equivalence"),
+        error_rows(draws),
+    )
+    table(
+        "Share of p-values at or below a level when there is no difference (p = 0.5)",
+        noise,
+        ("n", "samples", "test", "1%", "5%", "10%", "25%", "50%", "90%"),
+        uniformity_rows(draws),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=4000, help="simulated runs a row (4000)")
+    parser.add_argument("--only", choices=("simulation", "speed"))
+    parser.add_argument("--measure", nargs=2, metavar=("WHO", "KIND"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(*options.measure)))
+        return
+    print(f"NumPy {np.__version__}, SciPy {scipy.__version__}, Python {sys.version.split()[0]}, one core.")
+    if options.only != "speed":
+        simulate(options.draws)
+    if options.only != "simulation":
+        table(
+            f"{SPEED_RESAMPLES} resamples of a paired difference over 1319 problems",
+            "Ours is all of `compare`, tests included. `apart`: the larger distance of the two ends from ours, in standard "
+            "errors of Monte Carlo.",
+            ("data", "who", "seconds", "MB above start", "95% interval", "apart"),
+            speed_rows(),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""gsm8k_nb: measure how well a language model solves GSM8K, and save each run as a report that anyone can rerun.
+
+The notebooks hold the story; the modules here are the small functions they call. Importing the package is cheap: an
+engine (torch, transformers) or the ``datasets`` library is imported by the function that needs it, when it is called.
+"""
+
+__version__ = "0.1.0"

