@@ -224,7 +224,7 @@ CONTENDERS: dict[str, Callable] = {
 
 
 def measure(who: str, kind: str) -> dict:
-    """Seconds, megabytes above start, and the interval, in this process. Ours is timed warm, best of 3, as it is short."""
+    """Seconds (ours: best of 3, as it is short), megabytes above start, and the interval, in this process."""
     a, b = speed_data(kind)
     start_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     times = []
@@ -309,8 +309,8 @@ def main() -> None:
     if options.only != "simulation":
         table(
             f"{SPEED_RESAMPLES} resamples of a paired difference over 1319 problems",
-            "Ours is all of `compare`, tests included. `apart`: the larger distance of the two ends from ours, in standard "
-            "errors of Monte Carlo.",
+            "Ours is all of `compare`, tests included. `apart`: the larger distance of the two ends from ours, in "
+            "standard errors of Monte Carlo.",
             ("data", "who", "seconds", "MB above start", "95% interval", "apart"),
             speed_rows(),
         )

@@ -4,9 +4,9 @@
     extract("**Answer:** $1,250.00", "flexible")                 ->  Decimal("1250.00")
     judge("The answer is 18", Decimal(18), "lm_eval_cot_strict") ->  (Decimal("1"), False)
 
-``strict`` asks for the marker that GSM8K's own solutions end with; ``flexible`` reads what a person would (its order is the
-docstring of ``gsm8k_nb.flexible``); the others repeat what other tools do (``gsm8k_nb.peer_rules``). A number is never
-rounded: 8.5 is wrong where 9 is asked for.
+``strict`` asks for the marker that GSM8K's own solutions end with; ``flexible`` reads what a person would (its order
+is the docstring of ``gsm8k_nb.flexible``); the others repeat what other tools do (``gsm8k_nb.peer_rules``). A number is
+never rounded: 8.5 is wrong where 9 is asked for.
 """
 
 import difflib
@@ -29,8 +29,8 @@ _GOLD = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?")
 def strict(text: str) -> Decimal | None:
     """The number behind the first ``####``, commas removed, outside closed reasoning; None where there is none.
 
-    The pattern is ``####\\s*(-?[\\d,]+(?:\\.\\d+)?)``: digits of any script, any blanks or none before them, nothing else
-    between (``#### $18`` gives none). Commas alone are no number, nor are more than ``MAX_DIGITS`` digits.
+    The pattern is ``####\\s*(-?[\\d,]+(?:\\.\\d+)?)``: digits of any script, any blanks or none before them, nothing
+    else between (``#### $18`` gives none). Commas alone are no number, nor are more than ``MAX_DIGITS`` characters.
     """
     match = _STRICT.search(without_reasoning(text))
     return plain_decimal(match[1].replace(",", "")) if match else None
@@ -65,12 +65,17 @@ def extract(text: str | None, rule: str = "strict") -> Decimal | None:
 
 
 def is_correct(predicted: Decimal | int | float | None, gold: Decimal | int | str) -> bool:
-    """Whether |predicted - gold| < 1e-6; False where ``predicted`` is None or not finite. ``gold`` as in ``parse_gold``."""
+    """Whether |predicted - gold| < 1e-6; False where ``predicted`` is None or not finite.
+
+    ``gold`` may be whatever ``parse_gold`` takes; ValueError where it is no number, so that None never equals None.
+    """
     wanted = parse_gold(gold)
     if predicted is None:
         return False
-    number = predicted if isinstance(predicted, Decimal) else Decimal(str(predicted))
-    return number.is_finite() and abs(_EXACT.subtract(number, wanted)) < TOLERANCE
+    number = predicted if isinstance(predicted, Decimal) else plain_decimal(str(predicted))
+    if number is None or not number.is_finite() or number.adjusted() > MAX_DIGITS:
+        return False
+    return abs(_EXACT.subtract(number, wanted)) < TOLERANCE
 
 
 def judge(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> tuple[Decimal | None, bool]:
@@ -93,11 +98,11 @@ def parse_gold(gold: Decimal | int | str) -> Decimal:
 
     ValueError where it is no such number: a gold answer is never guessed.
     """
-    if isinstance(gold, str) and "####" in gold:
-        return gold_of(gold)
-    text = str(gold).strip()
     if isinstance(gold, Decimal) and gold.is_finite():
         return gold
+    text = str(gold).strip()
+    if "####" in text:
+        return gold_of(text)
     if not _GOLD.fullmatch(text):
         raise ValueError(f"gold answer must be a number such as '18', '-10' or '1,450,000', got {gold!r}")
     return Decimal(text.replace(",", ""))

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import pandas as pd
 
-from gsm8k_nb.calculator import ANNOTATION, evaluate
+from gsm8k_nb.calculator import ANNOTATION, evaluate, without_annotations
 from gsm8k_nb.records import Problem, Sample
 
 TOLERANCE = Fraction(1, 10**6)
@@ -25,6 +25,7 @@ KINDS = {  # in order of precedence
     "wrong_calculation": "an equation or annotation in the text is false",
     "sign": "the gold answer with the other sign",
     "one_step_short": "an intermediate value of the gold solution, at which the text stops",
+    "one_step_long": "the text calculates the gold answer as the gold solution does, and goes on to another",
     "factor": "the gold answer times or divided by 10, 100 or 1000",
     "copied": "a number of the question that the text does not calculate",
     "other": "none of these: in most cases the wrong operation, or a condition that was overlooked",
@@ -35,6 +36,7 @@ _FACTOR_WORDS = {
     100: re.compile(r"%|\bpercent|\bcents?\b|\bhundred|\bcentimet|\bcm\b", re.IGNORECASE),
     1000: re.compile(r"\bthousand|\bkilo|\bmilli(?!on)|\bk[gm]\b|\bm[lm]\b", re.IGNORECASE),
 }
+HAND_CHECK_SEED = 4
 PRECISION: dict[str, tuple[int, int]] = {}
 
 
@@ -59,20 +61,22 @@ _SPELLINGS = [
     (re.compile(r"\\(?:text|mathrm|mathbf|textbf|boxed)\{([^{}\n]{0,60})\}"), r" \1 "),
     (re.compile(r"\\(?:left|right|[][(),;! ])"), " "),
     (re.compile(r"\\([$%])"), r"\1"),
+    (re.compile(r"&\s?=|\bequals\b"), "="),
+    (re.compile(r"\\\\(?=\s|$)"), " "),  # a new line in LaTeX
     (re.compile(r"\*\*"), " "),  # bold; a power is then two numbers side by side, which is no expression
     (re.compile(r"(?<=\d)\s?(?:percent|per cent)\b"), "%"),
     (re.compile(r"\bmultiplied by\b"), "times"),
     (re.compile(r"\bdivided by\b"), "over"),
     (re.compile(r"(?<=[A-Za-z\d])\s?/\s?(?=[A-Za-z])"), " per "),  # minutes/hour
     (re.compile(r"(?<=\d)-(?=[A-Za-z])"), " "),  # a 6-ounce steak
-    (re.compile(r"\bequals\b"), "="),
     (re.compile(r"(?<=\d)(?:\.{2,5}|…)"), ""),  # 8.33...
     (re.compile(r"^\s*[-*•]\s+"), ""),  # the mark of a list
 ]
 _TOKEN = re.compile(
     rf"(?P<n>(?:{_NUMBER})%?)|(?P<w>[^\W\d_]+(?:['’-][^\W\d_]+)*)|(?P<e>=)|(?P<m>[-+−–])|(?P<o>[*/×÷·])|(?P<p>[()])"
-    r"|(?P<c>[$€£¥¢])|(?P<b>[,.;:!?\"“”\[\]—])|(?P<s>\s+)|(?P<u>.)"
+    r"|(?P<c>[$€£¥¢₹])|(?P<b>[,.;:!?\"“”\[\]—])|(?P<s>\s+)|(?P<u>.)"
 )
+_RAISED = re.compile(rf"({_NUMBER})\s?([+-])\s?((?:{_NUMBER})%)")
 _FRACTION = re.compile(rf"(?:{_NUMBER})/(?:{_NUMBER})")  # written without spaces
 _TERM = r"(?:\({0,3}m)?\({0,3}nw{0,4}\){0,3}"  # each token has one place, so a failing match gives up at once
 _EXPRESSION = rf"{_TERM}(?:[mo]{_TERM}){{0,16}}"
@@ -80,12 +84,17 @@ _CHAIN = re.compile(rf"{_EXPRESSION}(?:e{_EXPRESSION}){{1,8}}")
 _WORDED = {"times": ("o", "*"), "over": ("o", "/"), "of": ("o", "*"), "plus": ("m", "+"), "minus": ("m", "-")}
 _SYMBOLS = {"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"}
 # an expression after one of these is only part of what the sentence calculates
-_PARTIAL = set("of times by twice half double triple thrice than over less more fewer plus minus squared".split())
+_PARTIAL = {
+    "of", "times", "by", "twice", "half", "double", "triple", "thrice", "than", "over", "less", "more", "fewer", "plus",
+    "minus", "mod", "choose",
+}  # fmt: skip
 # after one of these, a number that follows another amount belongs to it: 24 eggs in 1 tray x 2
 _LINKS = {"and", "in", "per", "for", "on", "each", "every"}
 _CLAUSE = {"is", "are", "was", "were", "be", "so", "because", "then", "therefore", "thus", "since"}  # never a unit
 _SCALES = re.compile(
-    r"(?:dozen|hundred|thousand|[mbtr]+illion|half|halve|third|quarter|fourth|fifth|tenth|pair|couple|k|ratio)s?", re.I
+    r"(?:dozen|hundred|thousand|[mbtr]+illion|half|halve|third|quarter|fourth|fifth|tenth|pair|couple|ratio)s?"
+    r"|squared?|cubed?|doubled|tripled|halved|factorial",
+    re.IGNORECASE,
 )
 _FAMILIES = [
     "second minute hour day week weekend month year decade century sec min hr hrs",
@@ -108,18 +117,19 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of an equation: its arithmetic without units, its first number, the units' words."""
+    """One side of an equation: its arithmetic without units, numbers and operators; the words of units, and money."""
 
     text: str
     numbers: tuple[str, ...]
     operators: str
     words: tuple[str, ...]
+    money: tuple[str, ...]
     worded: bool
 
     @property
     def is_quantity(self) -> bool:
         """Whether it may name an amount rather than calculate: ``5 people``, ``1/2 a cup``."""
-        return not self.operators or (self.operators == "/" and bool(self.words) and "/ " not in self.text)
+        return not self.operators or (bool(self.words) and bool(_FRACTION.fullmatch(self.text)))
 
 
 def calculations(text: str) -> Iterator[Calculation]:
@@ -140,7 +150,7 @@ def first_wrong_calculation(text: str) -> Calculation | None:
 def _plain(expression: str) -> _Side:
     numbers = tuple(re.findall(rf"(?:{_NUMBER})%?", expression))
     operators = "".join(re.findall(r"(?<=[\d.)%])\s*([-+*/x×÷])", expression))
-    return _Side(expression.strip(), numbers, operators, (), False)
+    return _Side(expression.strip(), numbers, operators, (), (), False)
 
 
 def _prose(line: str) -> Iterator[Calculation]:
@@ -168,11 +178,12 @@ def _tokens(line: str) -> list[_Token]:
             money = "cent" if text == "¢" else "dollar"
         else:
             kind = text if kind == "p" else kind
-            if kind == "b" and text in ",:" and re.match(r"\d[,:]\d", line[max(match.start() - 1, 0) : match.end() + 1]):
+            glued = bool(tokens) and not spaced
+            if text in ",:" and glued and tokens[-1].kind == "n" and line[match.end() : match.end() + 1].isdigit():
                 kind = "u"  # 7:50, 13,2000
-            if kind == "n" and re.match(r"0\d", text):
+            elif kind == "n" and re.match(r"0\d", text):
                 kind = "u"  # 0930
-            if text == "/" and not spaced and tokens and tokens[-1].kind == "w":
+            elif text == "/" and glued and tokens[-1].kind == "w":
                 kind = "u"  # 2 degrees/10 minutes: a rate, and it is open what it multiplies
             tokens.append(_Token(kind, text, spaced, money if kind == "n" else ""))
             spaced, money = False, ""
@@ -237,15 +248,30 @@ def _clean_before(tokens: list[_Token], start: int) -> bool:
     index = start - 1
     while index >= 0 and tokens[index].kind == "w":
         index -= 1
-    if index >= 0 and tokens[index].kind == "n":  # 3 + 4 apples and 5 * 2; 1 and 1/4
-        return not (index and tokens[index - 1].kind in "mo") and last.text.lower() not in _LINKS
-    return index < 0 or tokens[index].kind not in "mo"
+    if index < 0 or tokens[index].kind != "n":
+        return index < 0 or tokens[index].kind not in "mo"
+    if last.text.lower() == "and" and _is_fraction(tokens, start):  # 1 and 1/4
+        return False
+    before = tokens[index - 1].kind if index else ""
+    return before == "e" or (before not in ("m", "o") and last.text.lower() not in _LINKS)  # 3 + 4 apples and 5 * 2
+
+
+def _is_fraction(tokens: list[_Token], start: int) -> bool:
+    """Whether a fraction below one stands there, in brackets or written without spaces."""
+    if tokens[start].kind == "(":
+        return True
+    numerator, stroke, denominator = (tokens[start : start + 3] + [_Token("", "", True)] * 3)[:3]
+    if stroke.text != "/" or stroke.spaced or denominator.spaced or denominator.kind != "n":
+        return False
+    return Fraction(evaluate(numerator.text) or 0) < Fraction(evaluate(denominator.text) or 0)
 
 
 def _clean_after(tokens: list[_Token], end: int) -> bool:
     last, token = tokens[end - 1], tokens[end]
     if token.kind in ("n", "("):
-        return (last.kind == "w" and last.text.lower() != "and") or (token.kind == "(" and token.spaced)
+        if last.kind == "w":
+            return last.text.lower() != "and" or not _is_fraction(tokens, end)  # 5 and 2/3
+        return token.kind == "(" and token.spaced
     return token.kind in ("b", ")", "e", "w")
 
 
@@ -270,14 +296,14 @@ def _side(tokens: list[_Token], first: bool, last: bool) -> _Side | None:
     )
     numbers = tuple(token.text for token in tokens if token.kind == "n")
     words = tuple(token.text.lower() for token in tokens if token.kind == "w")
-    words += tuple(token.money for token in tokens if token.money)
-    return _Side(text, numbers, operators, words, any(token.text in _WORDED for token in arithmetic))
+    money = tuple(token.money for token in tokens if token.money)
+    return _Side(text, numbers, operators, words, money, any(token.text in _WORDED for token in arithmetic))
 
 
 def _comparable(left: _Side, right: _Side) -> bool:
     """Whether both sides count the same thing in the same unit, as far as the words tell."""
-    words = left.words + right.words
-    if any(_SCALES.fullmatch(word) for word in words):
+    words = left.words + right.words + left.money + right.money
+    if any(_SCALES.fullmatch(part) for word in words for part in word.split("-")):
         return False
     if any(side.worded and len(side.operators) > 1 and re.search("[+-]", side.operators) for side in (left, right)):
         return False
@@ -300,35 +326,42 @@ def _compare(left: _Side, right: _Side) -> Calculation | None:
     value, stated = evaluate(left.text), evaluate(right.text)
     if value is None or stated is None or re.search(r"\d\s+\d", left.text + "=" + right.text):
         return None
-    wrong = not any(_agree(a, b, left, right) for a, b in _readings(left, right, value, stated))
+    wrong = not any(_agree(*reading, right) for reading in _readings(left, right, value, stated))
     return Calculation(left.text, right.text, value, stated, wrong)
 
 
-def _readings(left: _Side, right: _Side, value: Fraction, stated: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
-    """The values of both sides: as written, with 1/4 after a division as one number, with percent at face value."""
-    yield value, stated
+def _readings(left: _Side, right: _Side, value: Fraction, stated: Fraction) -> Iterator[tuple[Fraction, ...]]:
+    """Both sides and the size of one in the last digit shown: as written, 1/4 as one number, percent at face value."""
+    digits = len(right.numbers[0].rstrip("%").partition(".")[2]) if right.numbers else 0
+    unit = Fraction(1, 10**digits)
+    yield value, stated, unit / 100 if right.text.endswith("%") else unit
+    raised = _RAISED.fullmatch(left.text)
+    if raised:  # 80 + 50%, for 50% more than 80
+        base, sign, percent = (evaluate(raised[1]), 1 if raised[2] == "+" else -1, evaluate(raised[3]))
+        yield base * (1 + sign * percent), stated, unit
     fractions = [evaluate(_FRACTION.sub(r"(\g<0>)", side.text)) for side in (left, right)]
     if None not in fractions:
-        yield fractions[0], fractions[1]
+        yield fractions[0], fractions[1], unit / 100 if right.text.endswith("%") else unit
     if "%" in left.text + right.text:
         left_face, right_face = evaluate(left.text.replace("%", "")), evaluate(right.text.replace("%", ""))
         if left_face is not None and right_face is not None:
-            yield left_face, right_face
-            yield value, right_face
-            yield value * 100, right_face
+            yield left_face, right_face, unit
+            yield value, right_face, unit
+            yield value * 100, right_face, unit
 
 
-def _agree(value: Fraction, stated: Fraction, left: _Side, right: _Side) -> bool:
-    if abs(value - stated) <= abs(value) / 10**9 + TOLERANCE / 10**6:
+def _agree(value: Fraction, stated: Fraction, unit: Fraction, right: _Side) -> bool:
+    """Whether the sides are equal, up to floating point and to rounding or cutting off at the digits shown."""
+    if abs(value - stated) <= (abs(value) + 1) / 10**12:
         return True
-    if right.operators:
+    if right.operators:  # a rewritten right side may hold rounded numbers, or run on: 3 + 4 = 7 * 2 = 14
         first = (evaluate(right.numbers[0]), evaluate(right.numbers[0].rstrip("%")))
         return abs(value - stated) <= abs(value) / 100 or value in first
-    digits = len(right.numbers[0].rstrip("%").partition(".")[2]) if right.numbers else 0
-    unit = Fraction(1, 10**digits)
-    if digits > 0 or value >= 1:  # further digits, or the fraction of 24.8 people, may be cut off
-        return abs(value - stated) <= unit / 2 or 0 < value - stated < unit
-    return abs(value - stated) <= unit / 2
+    if stated == 0 and unit == 1:
+        return False  # a quarter is not 0
+    beyond = abs(value) - abs(stated) if value * stated >= 0 else -1
+    cut = (unit < 1 or abs(value) >= 1) and 0 < beyond < unit  # further digits, or the fraction of 24.8 people
+    return cut or abs(value - stated) <= unit / 2
 
 
 # ---- classifying one answer
@@ -376,7 +409,7 @@ def classify(problem: Problem, sample: Sample, predicted: Decimal | None) -> Err
 _Found = dict[str, tuple[bool, str]]  # kind -> (may it be the primary one, what was found)
 _STATED = re.compile(r"####|\\boxed|^\s{0,9}A:|\banswer(?: is|:)", re.IGNORECASE | re.MULTILINE)
 _UNFINISHED = re.compile(r"(?:<<[^<>\n]*|[-+*/×÷=(])\Z")
-_LEADING = re.compile(r"\b(\d{1,3}),\d{3}")
+_SOLVED = re.compile(rf"\b[A-Za-z]\s?=\s?[$€£]?({_NUMBER})")
 
 
 def _fraction(number: Decimal | None) -> Fraction | None:
@@ -406,22 +439,26 @@ def _is_truncated(sample: Sample, predicted: Decimal | None) -> bool:
 def _of_the_number(problem: Problem, text: str, value: Fraction, made: list[Calculation]) -> _Found:
     gold, found = Fraction(problem.answer), {}
     results = {result for calculation in made for result in _results(calculation)}
-    if gold and value == -gold:
-        found["sign"] = (True, f"{_shown(value)} is the gold answer with the other sign")
     steps = list(calculations(problem.solution))
-    way = list(dict.fromkeys(result for step in steps for result in _results(step) if result != gold))
+    way = {result for step in steps for result in _results(step)} - {gold}
+    last = [calculation for calculation in made[-2:] if value in _results(calculation)]
+    if gold and value == -gold:
+        likely = value not in results or bool(_operands_of(value, last) & _operands_of(gold, steps))
+        found["sign"] = (likely, f"{_shown(value)} is the gold answer with the other sign")
     if value in way:
-        likely = value not in results or (value in _results(made[-1]) and _same_calculation(value, made, steps))
+        likely = value not in results or bool(_operands_of(value, last) & _operands_of(value, steps))
         found["one_step_short"] = (likely, f"{_shown(value)} is an intermediate value of the gold solution")
+    if gold in results:
+        goes_on = gold not in _results(made[-1]) and (not way or bool(way & results))
+        likely = goes_on and bool(_operands_of(gold, made) & _operands_of(gold, steps[-2:]))
+        found["one_step_long"] = (likely, f"the text calculates {_shown(gold)}, the gold answer, and goes on")
     factor = next((f for f in FACTORS if gold and (value == gold * f or value * f == gold)), None)
     if factor:
         relation = "times" if abs(value) > abs(gold) else "divided by"
-        likely = _names_factor(factor, problem.question) or _digits(gold) > 1 or gold in results
-        found["factor"] = (likely, f"{_shown(value)} is the gold answer {relation} {factor}")
+        likely = _names_factor(factor, problem.question) or _digits(gold) > 1 or (made and gold in _results(made[-1]))
+        found["factor"] = (bool(likely), f"{_shown(value)} is the gold answer {relation} {factor}")
     if value in {evaluate(number) for number in re.findall(_NUMBER, problem.question)}:
-        cut = {abs(result) for result in results} | {Fraction(abs(result) // 1) for result in results}
-        likely = value not in cut and value not in {Fraction(number) for number in _LEADING.findall(text)}
-        found["copied"] = (likely, f"{_shown(value)} is a number of the question")
+        found["copied"] = (not _is_worked_out(value, text, results), f"{_shown(value)} is a number of the question")
     return found
 
 
@@ -430,14 +467,23 @@ def _results(calculation: Calculation) -> tuple[Fraction, ...]:
     return (calculation.stated, calculation.stated * 100) if "%" in calculation.right else (calculation.stated,)
 
 
-def _same_calculation(value: Fraction, made: list[Calculation], steps: list[Calculation]) -> bool:
-    """Whether text and gold solution get the value from the same numbers: from others, that it is equal may be chance."""
-    text, gold = ({_operands(c) for c in side if value in _results(c)} for side in (made, steps))
-    return bool(text & gold)
+def _operands_of(value: Fraction, made: list[Calculation]) -> set[tuple[Fraction, ...]]:
+    """The numbers of each calculation that comes to a value. Where text and gold solution share none, that both come
+    to it may be chance."""
+    return {_operands(calculation) for calculation in made if value in _results(calculation)}
 
 
-def _operands(calculation: Calculation) -> tuple[Fraction | None, ...]:
-    return tuple(sorted(evaluate(number) or Fraction(0) for number in re.findall(rf"(?:{_NUMBER})%?", calculation.left)))
+def _operands(calculation: Calculation) -> tuple[Fraction, ...]:
+    numbers = re.findall(rf"(?:{_NUMBER})%?", calculation.left)
+    return tuple(sorted(evaluate(number) or Fraction(0) for number in numbers))
+
+
+def _is_worked_out(value: Fraction, text: str, results: set[Fraction]) -> bool:
+    """Whether the text gets to a number by a calculation, by solving for x, or by cutting 16.4 or 22,500 short."""
+    cut = {abs(result) for result in results} | {Fraction(abs(result) // 1) for result in results}
+    leading = {str(abs(result) // 1)[: len(_shown(value))] for result in results}
+    solved = {evaluate(number) for number in _SOLVED.findall(without_annotations(text))}
+    return value in cut or _shown(value) in leading or value in solved
 
 
 def _names_factor(factor: int, question: str) -> bool:
@@ -461,9 +507,9 @@ def _shown(number: Fraction) -> str:
 def error_table(reports: Iterable[ErrorReport], *, examples: int = 3) -> pd.DataFrame:
     """One row a kind, in order of precedence, kinds that never occur included: a frame to read and to print.
 
-    Columns: ``kind``; ``count`` and ``share`` of the reports whose primary kind it is (shares add up to 1); ``flagged``,
-    the reports in which it holds at all; ``examples``, the first ids as problem/sample; ``precision``, how often the
-    label was right in the hand check; ``meaning``. Without reports the frame is empty, as shares are then undefined.
+    Columns: ``kind``; ``count`` and ``share`` of the reports whose primary kind it is (shares add up to 1);
+    ``flagged``, the reports in which it holds at all; ``examples``, the first ids as problem/sample; ``precision``, how
+    often the label was right in the hand check; ``meaning``. Without reports the frame is empty: shares are undefined.
     """
     reports = list(reports)
     columns = ["kind", "count", "share", "flagged", "examples", "precision", "meaning"]

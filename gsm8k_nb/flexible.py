@@ -2,38 +2,41 @@
 
     "<think>2*9=18?</think>She sells 9 eggs at $2.\\n**Answer:** $18 a day (not 20).\\n\\nQ: If 5 cars ..."  ->  18
 
-1. Reasoning is dropped: everything up to the last closing tag (``</think>`` and its like). An opening tag that is never
-   closed ends the answer: what follows it is no answer.
-2. The first turn is kept: an end-of-turn token, or the start of a user's turn, ends the answer. Other special tokens are
-   removed.
+1. Reasoning is dropped: everything up to the last closing tag (``</think>`` and its like). An opening tag that is
+   never closed ends the answer: what follows it is no answer.
+2. The first turn is kept: an end-of-turn token, or the start of a user's turn, ends the answer. Other special tokens
+   are removed.
 3. Spellings are made one: signs, digits, spaces, fractions and LaTeX (``numerals.normalise``).
-4. A new question (``Question:``, ``Q:``, ``Problem:`` at the start of a line or sentence) ends the answer, once a number
-   was given; a question restated before any number does not.
+4. A new question (``Question:``, ``Q:``, ``Problem:`` at the start of a line or sentence) ends the answer, once a
+   number was given; a question restated before any number does not.
 5. The strongest kind of candidate present decides, and of that kind the last one that is a number:
-   a. a ``####`` marker with a number, or ``... = number``, right behind it (a heading such as ``#### 1. Count`` is none);
+   a. a ``####`` marker with a number, or ``... = number``, right behind it (a heading ``#### 1. Count`` is none);
    b. ``\\boxed{...}``;
-   c. an answer phrase or label: ``the answer is``, ``Answer:``, ``A:`` at the start of a line, ``Final answer``, a heading
-      ``Answer``, a JSON key ``"answer":``, a tag ``<answer>``. ``Answer:`` or ``A:`` that opens the text and is followed
-      by worked steps, not by a number alone, is a title and is passed over;
+   c. an answer phrase or label: ``the answer is``, ``Answer:``, ``A:`` at the start of a line, ``Final answer``, a
+      heading ``Answer``, a JSON key ``"answer":``, a tag ``<answer>``. A remark (``the answer is based on ...``) is
+      none, nor is ``Answer:`` or ``A:`` at the start of the text with worked steps behind it, not a number alone;
    d. the last number of the text; ordinals only where there is no other, step and list numbers never.
 6. Of a, b and c the value is the first number behind it, or what the last ``=`` of its clause equals
    (``the answer is 2 x 9 = 18``). A number after ``not``, ``instead of`` or ``rather than`` is passed over.
-7. Where the strongest kind states something that is no number (``#### 7:30``, ``\\boxed{2^{10}}``, ``the answer is 3 + 4``,
-   ``infinity``, code), there is no answer: nothing is evaluated, and no weaker kind is asked.
+7. Where the strongest kind states something that is no number (``#### 7:30``, ``\\boxed{2^{10}}``, ``infinity``, code,
+   ``the answer is 3 + 4``), there is no answer: nothing is evaluated, and no weaker kind is asked.
 
 Every step looks at each character a bounded number of times, so the time is linear in the length of the text.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from typing import TypeVar
 
 from gsm8k_nb.numerals import CURRENCY, NUMBER, is_ordinal, normalise, value
 
+T = TypeVar("T")
 Reading = tuple[bool, Decimal | None]  # (something was stated, the number it is); (True, None): stated, but no number
 ABSENT: Reading = (False, None)
 
 WINDOW = 400  # characters behind a marker or phrase in which its value must stand
+MAX_CANDIDATES = 1000
 MAX_STEP = 20  # a greater number before a dot and a word is not the number of a step
 
 _REASONING_END = re.compile(
@@ -53,7 +56,7 @@ _SPECIAL = re.compile(
 )
 _QUESTION = re.compile(
     r"(?:^[ \t>#*_]{0,8}(?:[Nn]ext |[Nn]ew |[Aa]nother )?|(?<=[.!?]) {1,3})"
-    r"(?:(?:Question|Problem|Exercise|Instruction|QUESTION|PROBLEM|question|problem) {0,2}[0-9]{0,4}|Q[0-9]{0,4})[*_ ]{0,3}:"
+    r"(?:(?:[Qq]uestion|[Pp]roblem|Exercise|Instruction|QUESTION|PROBLEM) {0,2}[0-9]{0,4}|Q[0-9]{0,4})[*_ ]{0,3}:"
     r"|^#{1,6} ?\**(?:Question|Problem|Exercise)(?: [0-9]{1,4})?[* ]{0,3}$",
     re.MULTILINE,
 )
@@ -70,7 +73,9 @@ _ANSWER = re.compile(
     r"""(?<![a-z/]) ans(?:wers?)?(?![a-z]) ["'*_`)\]]{0,4} (?:[ ]?\([^()\n]{0,40}\))?
     (?:[ ,]{1,2}(?:to|for|of|in|on|as|here|therefore|then|thus|now|we|i)\b[^.:=\n]{0,80}? | ,[^.:=,\n]{0,60},)?
     ["'*_`]{0,4}[ ]{0,2}
-    (?: (?P<label>[:=]|-?>) | (?:is|was|are|equals|becomes|(?:would|will|should|must)\ be|comes\ (?:out\ )?to)(?![\w']) )
+    (?: (?P<label>[:=]|-?>)
+      | (?:is|was|are|equals|becomes|(?:would|will|should|must)\ be|comes\ (?:out\ )?to)(?![\w'])
+    )
     """,
     re.VERBOSE,
 )
@@ -78,22 +83,32 @@ _ANSWER_HEADING = re.compile(r"^[ \t#>*_]{0,8}(?:the )?(final )?answer[ *_#]{0,4
 _FINAL_ANSWER = re.compile(rf"final answer(?=[^\w\n:=]{{0,6}}(?:{CURRENCY} ?)?[0-9])", re.IGNORECASE)
 _A_LABEL = re.compile(r"^[ \t>*_#\"'(]{0,6}A[*_]{0,2} ?:", re.MULTILINE)
 
-_LEAD = re.compile(
-    rf"(?:[^\w\ufffc]|_)*+(?:(?:{CURRENCY}|about|approximately|around|roughly|nearly|only|just|exactly|a total of)(?![a-z])"
-    r"(?:[^\w\ufffc]|_)*+){0,3}",
+_ABOUT = r"(?:about|approximately|around|roughly|nearly|only|just|exactly|a total of)"
+_LEAD = re.compile(rf"(?:[^\w\ufffc]|_)*+(?:(?:{CURRENCY}|{_ABOUT})(?![a-z])(?:[^\w\ufffc]|_)*+){{0,3}}", re.IGNORECASE)
+_BULLET = re.compile(r"[-*+•][ \t]\Z")
+_STEP = re.compile(
+    r"[\W_]{0,12}(?:(?P<word>step|part|case|method|option) {1,2})?(?P<number>[0-9]{1,2})(?P<end>[.):]|$)", re.IGNORECASE
+)
+_WORD_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'(]{0,3}[A-Za-z]")
+_NO_NUMBER_WORD = re.compile(
+    r"(?:infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b)", re.IGNORECASE
+)
+_REMARK = re.compile(
+    r"(?:based|derived|correct|right|wrong|found|obtained|calculated|computed|given|because|verified|consistent)\b",
     re.IGNORECASE,
 )
-_BULLET = re.compile(r"[-*+•][ \t]\Z")
-_STEP = re.compile(r"[\W_]{0,12}(?:(?P<word>step|part|case|method|option) {1,2})?(?P<number>[0-9]{1,2})(?P<end>[.):]|$)", re.IGNORECASE)
-_WORD_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'(]{0,3}[A-Za-z]")
-_NO_NUMBER_WORD = re.compile(r"infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b", re.IGNORECASE)
-_NEGATION = re.compile(r"(?:\bnot|n't|\binstead of|\brather than)(?: just| only| equal to)? {1,2}\W{0,4}\Z", re.IGNORECASE)
-_CLAUSE_END = re.compile(
-    r"[.!?;](?=\s|$)|,\s|(?<=[\w%$)])\s{1,2}\(|\s(?:because|since|as|where|so|and|which|after|if|when)\b|\n", re.IGNORECASE
+_NEGATION = re.compile(
+    r"(?:\bnot|n't|\binstead of|\brather than)(?: just| only| equal to)? {1,2}\W{0,4}\Z", re.IGNORECASE
 )
-_OPERATION = re.compile(r"%? {0,2}(?:[*×÷/+^-]|x(?= ?[0-9])|(?:plus|minus|times)\b) {0,2}[($£€]{0,2} ?[0-9]", re.IGNORECASE)
+_CLAUSE_END = re.compile(
+    r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\s(?:because|since|as|where|so|and|which|after|if|when)\b|\n",
+    re.IGNORECASE,
+)
+_OPERATION = re.compile(
+    r"%? {0,2}(?:[*×÷/+^-]|x(?= ?[0-9])|(?:plus|minus|times)\b) {0,2}[($£€]{0,2} ?[0-9]", re.IGNORECASE
+)
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
-_BARE_END = re.compile(r"[^\w\n]*(?:[A-Za-z]+[^\w\n]*){0,3}(?:\n|$)")
+_BARE_END = re.compile(r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)")
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
 
@@ -132,7 +147,7 @@ def _first_turn(text: str) -> str:
 
 
 def _until_each_question(text: str) -> Iterator[str]:
-    """Step 4: the text up to its first new question, then up to the next, and so on; the first with a number is read."""
+    """Step 4: the text up to its first new question, then up to the next, and so on."""
     start = 0
     if any(hint in text for hint in _QUESTION_HINTS):
         for question in _QUESTION.finditer(text):
@@ -158,18 +173,19 @@ def _markers(text: str) -> Iterator[Reading]:
     """Kind a, last first."""
     if "####" not in text:
         return
-    for marker in reversed(list(_MARKER.finditer(text))):
-        start = _LEAD.match(text, marker.end()).end()
-        limit = min(_line_end(text, start), start + WINDOW)
-        if _is_heading(text, start):
+    after = len(text)
+    for marker in _last_first(_MARKER.finditer(text)):
+        start, limit, after = marker.end(), after, marker.start()
+        lead = _LEAD.match(text, start, limit).end()
+        limit = min(limit, _line_end(text, lead))
+        equals = text.rfind("=", lead, limit)
+        if _is_heading(text, lead):
             continue
-        if _is_direct(text, marker.end(), start, limit):
-            yield _number_behind(text, marker.end(), limit, direct=True)
-            continue
-        equals = text.rfind("=", start, limit)
-        if equals >= 0 and _is_direct(text, equals + 1, _LEAD.match(text, equals + 1, limit).end(), limit):
+        if _is_direct(text, start, limit):
+            yield _number_behind(text, start, limit, direct=True)
+        elif equals >= 0 and _is_direct(text, equals + 1, limit):
             yield _number_behind(text, equals + 1, limit, direct=True)
-        elif _NO_NUMBER_WORD.match(text, start):
+        elif _NO_NUMBER_WORD.match(text, lead, limit):
             yield True, None
 
 
@@ -177,12 +193,12 @@ def _boxes(text: str) -> Iterator[Reading]:
     """Kind b, last first. A box that is not closed within ``WINDOW`` characters is no box."""
     if "box" not in text and "\x08oxed" not in text:
         return
-    for box in reversed(list(_BOX.finditer(text))):
+    for box in _last_first(_BOX.finditer(text)):
         end = _closing_brace(text, box.end())
         if end is None:
             continue
         content = text[box.end() : end]
-        if _CODE.search(content) or _NO_NUMBER_WORD.search(content):
+        if _NO_NUMBER_WORD.search(content) or _CODE.search(content):
             yield True, None
         else:
             yield _number_behind(text, box.end(), end, direct=True)
@@ -190,10 +206,11 @@ def _boxes(text: str) -> Iterator[Reading]:
 
 def _phrases(text: str) -> Iterator[Reading]:
     """Kind c, last first."""
-    found = _answer_phrases(text)
     limit = len(text)
-    for start, end, is_title in reversed(found):
-        yield _behind_phrase(text, start, end, limit, is_title)
+    phrases = _answer_phrases(text)
+    opening = _WORD.search(text).start() if phrases else 0
+    for start, end, may_be_title in _last_first(phrases):
+        yield _behind_phrase(text, end, limit, may_be_title and start - opening <= len("The "))
         limit = start
 
 
@@ -213,17 +230,17 @@ def _answer_phrases(text: str) -> list[tuple[int, int, bool]]:
     return sorted(found)
 
 
-def _behind_phrase(text: str, start: int, end: int, limit: int, is_title: bool) -> Reading:
-    lead = _LEAD.match(text, end, limit).end()
-    limit = min(limit, _line_end(text, lead), lead + WINDOW)
+def _behind_phrase(text: str, start: int, limit: int, is_first: bool) -> Reading:
+    lead = _LEAD.match(text, start, limit).end()
+    limit = min(limit, _line_end(text, lead))
     if _NO_NUMBER_WORD.match(text, lead, limit):
         return True, None
-    if "\n" in text[end:lead] and (_BULLET.search(text, max(end, lead - 3), lead) or _step_number(text, lead) is not None):
-        return ABSENT  # a list of steps, not a value
-    direct = _is_direct(text, end, lead, limit)
-    if is_title and start - _WORD.search(text).start() <= 4 and _opens_working(text, lead, limit, direct):
+    if _REMARK.match(text, lead, limit) or ("\n" in text[start:lead] and _is_list_entry(text, start, lead)):
         return ABSENT
-    return _number_behind(text, end, limit, direct)
+    direct = _is_direct(text, start, limit)
+    if is_first and _opens_working(text, lead, limit, direct):
+        return ABSENT
+    return _number_behind(text, start, limit, direct)
 
 
 def _opens_working(text: str, lead: int, limit: int, direct: bool) -> bool:
@@ -236,7 +253,7 @@ def _opens_working(text: str, lead: int, limit: int, direct: bool) -> bool:
 
 
 def _number_behind(text: str, start: int, limit: int, direct: bool) -> Reading:
-    """Step 6: the number stated between ``start`` and ``limit``; a ``direct`` one stands at the start and must be sound."""
+    """Step 6: the number stated between ``start`` and ``limit``; one that stands right there must itself be sound."""
     number = None
     for match in NUMBER.finditer(text, start, limit):
         if _is_negated(text, match.start()):
@@ -246,6 +263,8 @@ def _number_behind(text: str, start: int, limit: int, direct: bool) -> Reading:
             break
     if number is None:
         return ABSENT
+    if _CODE.search(text, start, number.start()):
+        return True, None
     stop = _CLAUSE_END.search(text, number.end(), limit)
     stop_at = stop.start() if stop else limit
     equals = text.rfind("=", number.end(), stop_at)
@@ -263,8 +282,8 @@ def _last_number(text: str) -> Reading:
         line = text[start:end]
         step = _step_number(line, 0)
         for match in reversed(list(NUMBER.finditer(line))):
-            number = None if match.start() == step or _is_negated(line, match.start()) else value(line, match)
-            if number is None:
+            number = value(line, match)
+            if number is None or match.start() == step or _is_negated(line, match.start()):
                 continue
             if not is_ordinal(line, match):
                 return True, number
@@ -274,7 +293,7 @@ def _last_number(text: str) -> Reading:
 
 
 def _step_number(text: str, start: int) -> int | None:
-    """Where the number of a step or list entry (``2. Add``, ``Step 2:``) stands if the line from ``start`` opens with one."""
+    """Where the number of a step or list entry (``2. Add``, ``Step 2:``) that opens the line at ``start`` stands."""
     step = _STEP.match(text, start)
     if step is None or int(step["number"]) > MAX_STEP:
         return None
@@ -283,15 +302,25 @@ def _step_number(text: str, start: int) -> int | None:
     return step.start("number")
 
 
+def _last_first(candidates: Iterable[T]) -> list[T]:
+    """The candidates from the last back, ``MAX_CANDIDATES`` at most: a text with more of one kind repeats itself."""
+    return list(candidates)[: -MAX_CANDIDATES - 1 : -1]
+
+
 def _is_heading(text: str, start: int) -> bool:
     """Whether ``#### 1. Count the boxes`` titles what follows it: a step's number, a word, and text on a later line."""
     return _step_number(text, start) == start and _WORD.search(text, _line_end(text, start)) is not None
 
 
-def _is_direct(text: str, start: int, lead: int, limit: int) -> bool:
-    """Whether a number stands right behind ``start``, but for what ``_LEAD`` passes over (up to ``lead``)."""
+def _is_list_entry(text: str, start: int, lead: int) -> bool:
+    """Whether what stands at ``lead`` is an entry of a list, not a value."""
+    return _BULLET.search(text, max(start, lead - 3), lead) is not None or _step_number(text, lead) is not None
+
+
+def _is_direct(text: str, start: int, limit: int) -> bool:
+    """Whether a number stands right behind ``start``, but for signs, blanks, a currency or ``about``."""
     number = NUMBER.search(text, start, limit)
-    return number is not None and number.start() <= lead
+    return number is not None and number.start() <= _LEAD.match(text, start, limit).end()
 
 
 def _is_negated(text: str, start: int) -> bool:
@@ -299,8 +328,9 @@ def _is_negated(text: str, start: int) -> bool:
 
 
 def _line_end(text: str, start: int) -> int:
-    end = text.find("\n", start)
-    return len(text) if end < 0 else end
+    """The end of the line at ``start``, at most ``WINDOW`` characters on."""
+    end = text.find("\n", start, start + WINDOW)
+    return min(len(text), start + WINDOW) if end < 0 else end
 
 
 def _closing_brace(text: str, start: int) -> int | None:

@@ -5,35 +5,38 @@
 
 A number is read the same way wherever it stands:
 
-- digits of any script, full-width ones too; a leading dot (``.5``); ``-`` or a Unicode minus as its sign;
-- thousands grouped by commas (``1,200``; Indian ``1,00,000``), by a no-break or thin space, or by LaTeX ``{,}`` and ``\\,``;
-- a comma before one or two last digits is a decimal comma (``18,50``); a row of short numbers (``1,2,3``) is a list, read
-  as its last entry;
+- digits of any script, full-width ones too; a leading dot (``.5``); ``-`` or a Unicode minus as sign;
+- thousands grouped by commas (``1,200``; Indian ``1,00,000``), a no-break or thin space, LaTeX ``{,}`` or ``\\,``;
+- a comma before one or two last digits is a decimal comma (``18,50``); a row of short numbers (``1,2,3``) is a list,
+  read as its last entry;
 - fractions and mixed numbers: ``3/4``, ``1 1/2``, ``\\frac{3}{4}``, ``1½``;
 - scientific notation: ``1.5e3``, ``1.5 × 10^3``, ``1.5 \\times 10^{3}``;
-- a currency before or after it, a percent sign (face value) and a unit are left out, the unit's exponent too (``24 m²``).
+- a currency before or after it, a percent sign (face value) and a unit are left out, with the unit's exponent
+  (``24 m²``).
 
-Not a sign: a bullet's dash, a hyphen after a digit or a letter. Not a number: a clock time or ratio (``7:30``), a power
-(``2^10``), a date (``1/2/2020``), digits glued to letters before them (``x1``), subscripts, version numbers, and anything
-of more than ``MAX_DIGITS`` digits. Words (``eighteen``, ``2 million``) are not interpreted. Nothing is ever evaluated but
-one division, that of a fraction.
+Not a sign: a bullet's dash, a hyphen after a digit or a letter. Not a number: a clock time or ratio (``7:30``), a
+power (``2^10``), a date (``1/2/2020``), digits glued to letters before them (``x1``), subscripts, version numbers, and
+anything of more than ``MAX_DIGITS`` digits. Words (``eighteen``, ``2 million``) are not interpreted. Nothing is ever
+evaluated but one division, that of a fraction.
 """
 
 import re
 import unicodedata
 from decimal import Context, Decimal, InvalidOperation
 
-MAX_DIGITS = 50  # the longest gold answer of GSM8K has 10; a longer run of digits is a model that loops
+MAX_DIGITS = 50  # the longest gold answer of GSM8K has 9; a longer run of digits is a model that loops
 MAX_EXPONENT = 30
 
-_EXACT = Context(prec=2 * MAX_DIGITS)  # of our own, so that a caller's decimal context changes no score
+# Contexts of our own, so that a caller's changes no score.
+_EXACT = Context(prec=2 * MAX_DIGITS)
+_QUOTIENT = Context(prec=28)
 _DIGITS = r"[0-9](?:[0-9]|[.,](?=[0-9]))*+"
 _UNREADABLE = "\ufffc"  # stands for LaTeX that is a value but not a number: \frac{a+b}{2}, \sqrt{2}
 
 NUMBER = re.compile(
     rf"""
     (?:(?P<whole>[0-9]{{1,4}})[ ]{{1,2}}(?=[0-9]{{1,4}}[ ]?/[ ]?[0-9]{{1,4}}(?![0-9])))?
-    (?P<number>(?:(?<![.0-9])\.(?=[0-9]))?{_DIGITS})
+    (?P<number>(?:(?<![.0-9A-Za-z])\.(?=[0-9]))?{_DIGITS})
     (?: [eE](?P<exponent>[+-]?[0-9]{{1,4}})(?![\w.])
       | [ ]{{0,2}}[×*xX][ ]{{0,2}}10[ ]?(?:\^|\*\*)[ ]?\{{?[ ]?(?P<power>[+-]?[0-9]{{1,4}})(?![0-9])[ ]?\}}?
       | [ ]?/[ ]?(?P<under>{_DIGITS})
@@ -43,15 +46,21 @@ NUMBER = re.compile(
     re.VERBOSE,
 )
 
-_GROUPED = re.compile(r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+")
+_GROUPED = re.compile(
+    r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
+)
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]{1,2}|0,[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2}")
 _LIST = re.compile(r"(?:[0-9]{1,2},){2,}([0-9]{1,2})")
 
 _UNIT_EXPONENT = r"(?!(?:[kcmd]?m|ft|in|yd|mi)[23](?!\w))"
 _NO_NUMBER_AFTER = re.compile(
-    rf"[.,]?[0-9]|[:'/][0-9]|\^(?!\{{?[°o])|\*\*[0-9]|_\{{?[0-9]|{_UNIT_EXPONENT}[A-Za-z]{{1,12}}[0-9]"
+    rf"[.,]?[0-9]| ?{_UNREADABLE}|[:'/][0-9]|\^(?!\{{?[°o])|\*\*[0-9]|_\{{?[0-9]"
+    rf"|{_UNIT_EXPONENT}[A-Za-z]{{1,12}}[0-9]"
 )
-_NO_NUMBER_BEFORE = re.compile(r"(?:[A-Za-z]|[0-9][:'/_]|\^\{?[ ]?[-+]?|[\w)}]_\{?|(?:[0-9]|\b[ckm]?m)\*\*)\Z")
+_NO_NUMBER_BEFORE = re.compile(
+    r"(?:[A-Za-z]|[0-9][:'/_]|\^\{?[ ]?[-+]?|[A-Za-z0-9)}]_{1,4}\{?|(?:[0-9]|\b[ckm]?m)\*\*)\Z"
+)
+_SUSPECT_BEFORE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz:'/_{*")  # of the pattern above
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _SYMBOLS = "$£€¥₹₩₽₱฿₫₪₺₦¢"
 _CODES = r"(?:USD|EUR|GBP|INR|JPY|CNY|CAD|AUD|RMB|US|Rs|RM)"
@@ -60,7 +69,7 @@ _CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY}[ ]?)+\Z", re.IGNORECASE)
 
 
 def value(text: str, match: re.Match[str]) -> Decimal | None:
-    """What a match of ``NUMBER`` in normalised ``text`` is worth, or None where its surroundings or form say it is none."""
+    """What a match of ``NUMBER`` in normalised ``text`` is worth; None where form or surroundings make it no number."""
     number = match["number"]
     if number is None or _NO_NUMBER_AFTER.match(text, match.end()):
         return None
@@ -75,7 +84,7 @@ def is_ordinal(text: str, match: re.Match[str]) -> bool:
 
 
 def plain_decimal(text: str) -> Decimal | None:
-    """The Decimal that ``text`` spells in plain digits (any script), or None; also None past ``MAX_DIGITS`` characters."""
+    """The Decimal that ``text`` spells in digits of any script; None if none, or past ``MAX_DIGITS`` characters."""
     if len(text) > MAX_DIGITS:
         return None
     try:
@@ -97,7 +106,7 @@ def _amount(match: re.Match[str], number: str) -> Decimal | None:
         if not under:
             return None
         whole = Decimal(match["whole"]) if match["whole"] and amount < under else Decimal(0)
-        return _EXACT.add(whole, _EXACT.divide(amount, under))
+        return _EXACT.add(whole, _QUOTIENT.divide(amount, under))
     return amount
 
 
@@ -117,6 +126,8 @@ def _decimal(digits: str) -> Decimal | None:
 
 def _is_negative(before: str) -> bool | None:
     """Whether the text just before a number ends in its minus sign; None where it makes the digits no number at all."""
+    if before[-1:] not in _SUSPECT_BEFORE and "-" not in before and "^" not in before:
+        return False
     before = _CURRENCY_BEFORE.sub("", before)
     if _NO_NUMBER_BEFORE.search(before):
         return None
@@ -151,26 +162,28 @@ _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-
 _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _VULGAR = re.compile(rf"(?:(?<=([0-9])) ?)?([{''.join(_FRACTIONS)}])")
-_SPACED_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:[\xa0\u2009\u202f]\d{3})++(?!\d)")
+_SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(?<!\d[\xa0\u2009\u202f])\d{1,3}(?:[\xa0\u2009\u202f]\d{3})++(?!\d)")
 _LATEX_THIN_SPACE = re.compile(r"(?<=\d)(?:\\[,;:]|\{\\,\})(?=\d{3})")
 _LATEX_ESCAPED = re.compile(r"\\\\(?=[A-Za-z$%])")
 _LATEX_TEXT = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|it|sf|tt)|boldsymbol|mbox|emph|underline) ?\{([^{}]*)\}"
 )
 _LATEX_FRACTION = re.compile(r"\\[dtc]?frac ?(?:\{([^{}]*)\} ?\{([^{}]*)\}|([0-9]) ?([0-9]))")
-_LATEX_ROOT = re.compile(r"\\(?:sqrt(?:\[[^\]{}]*\])?|binom\{[^{}]*\}) ?\{[^{}]*\}")
+_LATEX_ROOT = re.compile(r"\\(?:sqrt(?:\[[^\]{}]{0,9}\])?|binom\{[^{}]*\}) ?\{[^{}]*\}")
 _LATEX_COMMAND = re.compile(r"\\([A-Za-z]+|[^A-Za-z0-9])")
 _COMMANDS = (
     {sign: sign for sign in "$%#_&"}
     | {sign: " " for sign in " ,;:()[]"}
-    | {"!": "", "{": "(", "}": ")", "\\": "\n", "n": "\n", "quad": " ", "qquad": " ", "left": "", "right": "", "bf": "", "rm": ""}
-    | {"times": "×", "cdot": "×", "ast": "×", "div": "÷", "approx": "=", "simeq": "=", "sim": "=", "circ": "°", "degree": "°"}
-    | {"pounds": "£", "euro": "€", "yen": "¥", "textdollar": "$", "infty": " infinity ", "displaystyle": ""}
+    | dict.fromkeys(("!", "left", "right", "bf", "rm", "displaystyle"), "")
+    | dict.fromkeys(("quad", "qquad"), " ")
+    | {"{": "(", "}": ")", "\\": "\n", "n": "\n", "infty": " infinity ", "circ": "°", "degree": "°"}
+    | {"times": "×", "cdot": "×", "ast": "×", "div": "÷", "approx": "=", "simeq": "=", "sim": "="}
+    | {"pounds": "£", "euro": "€", "yen": "¥", "textdollar": "$"}
 )
 
 
 def normalise(text: str) -> str:
-    """``text`` with one spelling for every sign, digit, fraction and LaTeX form that the grammar reads; linear in its length."""
+    """``text`` with one spelling for each sign, digit, fraction and LaTeX form that the grammar reads."""
     latex = "\\" in text
     if latex:
         text = _LATEX_THIN_SPACE.sub("\u2009", _LATEX_ESCAPED.sub(r"\\", text).replace("\\!", ""))

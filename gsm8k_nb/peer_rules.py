@@ -2,9 +2,9 @@
 
     PEER_RULES["lm_eval_cot_strict"].matches("The answer is 18", "18")  ->  False   (it reads "1": see its description)
 
-Each is written from the tool's published source as named in ``Rule.source``, quirks included: that is their point. They
-get the completion as it stands, reasoning included; where a tool also cuts it by stop strings, that is the sampler's task.
-Most tools compare texts, not numbers, so a rule may carry its own ``matches``.
+Each is written anew from the tool's published source as named in ``Rule.source``, quirks included: that is their point.
+They get the completion as it stands, reasoning included; where a tool also cuts it by stop strings, that is the
+sampler's task. Most tools compare texts, not numbers, so a rule may carry its own ``matches``.
 """
 
 import math
@@ -13,7 +13,8 @@ import threading
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 from gsm8k_nb.numerals import plain_decimal
@@ -23,8 +24,8 @@ from gsm8k_nb.numerals import plain_decimal
 class Rule:
     """A way to read an answer.
 
-    ``function`` gives the number read from a completion, or None. ``matches`` is the rule's own verdict on a completion and
-    a gold answer in plain digits (``"1450000"``, no commas); where it is None, numbers are compared by ``is_correct``.
+    ``function`` gives the number read from a completion, or None. ``matches`` is the rule's own verdict on a completion
+    and a gold answer in plain digits (``"1450000"``, no commas); where it is None, ``is_correct`` compares numbers.
     """
 
     name: str
@@ -60,7 +61,7 @@ _LM_EVAL_LLAMA = re.compile(r"The final answer is ((-?[$0-9.,]{2,})|(-?[0-9]+))"
 
 
 def _lm_eval(pattern: re.Pattern[str], which: int) -> Callable[[str], str]:
-    """Match number ``which`` of ``pattern``, after the removals of lm-eval's exact match (commas, dollars, a last dot)."""
+    """Match number ``which`` of ``pattern``, less what lm-eval's exact match ignores: commas, dollars, a last dot."""
 
     def read(text: str) -> str:
         matches = list(pattern.finditer(text))
@@ -110,6 +111,7 @@ def _opencompass_same(answer: str, gold: str) -> bool:
 
 _INSPECT_TRIM = "!?:;()[]{}'\"`"
 _INSPECT_SIGNS = {"-": -1, "−": -1, "﹣": -1, "－": -1, "+": 1, "＋": 1, "﹢": 1}
+_INSPECT_GROUPS = "'’ʼ＇，﹐、٬"
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
@@ -125,37 +127,47 @@ def _inspect(text: str) -> str:
 
 
 def _inspect_number(word: str) -> float | None:
-    """A word as a float, with its Unicode signs, fractions, digits and exponents (not its Chinese numerals above nine)."""
+    """A word as a float, with Unicode signs, fractions, digits and exponents; of Chinese numerals only single signs."""
     if len(word) > 400 or not any(character.isnumeric() for character in word):
         return None
-    try:
-        return float(word)
-    except ValueError:
-        pass
+    number = _float(word)
+    if number is not None:
+        return number
     sign = 1
     while word[:1] in _INSPECT_SIGNS:
         sign, word = sign * _INSPECT_SIGNS[word[0]], word[1:]
+    if len(word) == 1 and word.isnumeric():  # ½, and also ², which here is 2
+        return sign * unicodedata.numeric(word)
     base = word.rstrip(_SUPERSCRIPTS)
-    exponent = word[len(base) :] if base else ""
-    amount = _inspect_amount(base or word)
+    amount = _inspect_amount(base)
+    exponent = [_SUPERSCRIPTS.index(digit) for digit in word[len(base) :]]
     if amount is None or not exponent:
         return None if amount is None else sign * amount
     try:
-        return (sign * amount) ** int("".join(str(_SUPERSCRIPTS.index(digit)) for digit in exponent))
+        return (sign * amount) ** int("".join(map(str, exponent)))
     except (OverflowError, ZeroDivisionError):
         return None
 
 
 def _inspect_amount(word: str) -> float | None:
-    if len(word) == 1 and word.isnumeric():
-        return unicodedata.numeric(word)
-    last = unicodedata.numeric(word[-1:] or " ", 0.0)
-    if 0 < last < 1:  # 2½
-        head = _inspect_amount(word[:-1])
-        return None if head is None else head + last
-    digits = "".join(str(unicodedata.digit(character, character)) for character in word if character not in "'’ʼ")
+    """Digits of any script, with a vulgar fraction behind them (2½)."""
+    fraction = unicodedata.numeric(word[-1:] or " ", 0.0)
+    if not 0 < fraction < 1:
+        return _inspect_digits(word)
+    whole = _inspect_digits(word[:-1]) if len(word) > 1 else 0.0
+    return None if whole is None else whole + fraction
+
+
+def _inspect_digits(word: str) -> float | None:
+    digits = "".join(
+        str(unicodedata.digit(character, character)) for character in word if character not in _INSPECT_GROUPS
+    )
+    return _float(digits.replace("٫", ".").replace("．", ".")) if digits[:1].isdigit() or digits[:1] == "." else None
+
+
+def _float(text: str) -> float | None:
     try:
-        return float(digits.replace("٫", ".").replace("．", ".")) if digits[:1].isdigit() or digits[:1] == "." else None
+        return float(text)
     except ValueError:
         return None
 
@@ -165,6 +177,8 @@ def _inspect_same(answer: str, gold: str) -> bool:
 
 
 # Hugging Face, Math-Verify (also what lighteval's maths tasks build on): parse and verify of the package itself
+
+_QUOTIENT = Context(prec=28)
 
 
 def _math_verify() -> Any:
@@ -177,23 +191,42 @@ def _math_verify() -> Any:
     return math_verify
 
 
+def _seconds_allowed() -> int | None:
+    """Math-Verify stops a slow expression by a signal, which Python allows in the main thread only."""
+    return 5 if threading.current_thread() is threading.main_thread() else None
+
+
 def _math_verify_parse(text: str) -> list[Any]:
-    # Math-Verify stops a parse after 5 s by a signal, which Python allows in the main thread only.
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    return _math_verify().parse(text, parsing_timeout=5 if in_main_thread else None)
+    return _math_verify().parse(text, parsing_timeout=_seconds_allowed())
 
 
 def _math_verify_number(text: str) -> Decimal | None:
     for parsed in _math_verify_parse(text):
-        if getattr(parsed, "is_Rational", False) or getattr(parsed, "is_Float", False):
-            return plain_decimal(str(parsed)) if getattr(parsed, "q", 1) == 1 else Decimal(int(parsed.p)) / int(parsed.q)
+        amount = _sympy_amount(parsed)
+        if amount is not None:
+            return _QUOTIENT.divide(Decimal(amount.numerator), Decimal(amount.denominator))
     return None
 
 
+def _sympy_amount(expression: Any) -> Fraction | None:
+    """The value of a number, sum, product or quotient as Math-Verify leaves it, unevaluated; None for all else."""
+    if getattr(expression, "is_Rational", False):
+        return Fraction(int(expression.p), int(expression.q))
+    if getattr(expression, "is_Float", False):
+        return Fraction(str(expression)) if math.isfinite(expression) else None
+    parts = [_sympy_amount(part) for part in getattr(expression, "args", ())]
+    if None in parts or not parts:
+        return None
+    if expression.is_Add:
+        return sum(parts, Fraction(0))
+    if expression.is_Mul:
+        return math.prod(parts)
+    return 1 / parts[0] if expression.is_Pow and parts[1] == -1 and parts[0] else None
+
+
 def _math_verify_matches(text: str, gold: str) -> bool:
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    verify = _math_verify().verify
-    return bool(verify(_math_verify_parse(gold), _math_verify_parse(text), timeout_seconds=5 if in_main_thread else None))
+    gold_parsed, parsed = _math_verify_parse(gold), _math_verify_parse(text)
+    return bool(_math_verify().verify(gold_parsed, parsed, timeout_seconds=_seconds_allowed()))
 
 
 _LM_EVAL_SOURCE = "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k"
@@ -210,8 +243,8 @@ PEER_RULES: dict[str, Rule] = {
         ),
         _text_rule(
             "lm_eval_strict",
-            "lm-eval's gsm8k strict-match: the first '#### ' with digits; commas, dollars and one last dot removed; text "
-            "equality",
+            "lm-eval's gsm8k strict-match: the first '#### ' with digits; commas, dollars and one last dot removed; "
+            "text equality",
             f"{_LM_EVAL_SOURCE}/gsm8k.yaml",
             _lm_eval(_OFFICIAL, 0),
         ),
@@ -249,15 +282,15 @@ PEER_RULES: dict[str, Rule] = {
         ),
         _text_rule(
             "opencompass",
-            "OpenCompass' gsm8k_postprocess: the last number before 'Question:'; a comma splits it, so '1,000' gives 000",
+            "OpenCompass' gsm8k_postprocess: the last number before 'Question:'; a comma splits it, '1,000' gives 000",
             "open-compass/opencompass, opencompass/datasets/gsm8k.py",
             _opencompass,
             _opencompass_same,
         ),
         _text_rule(
             "inspect",
-            "inspect's match(numeric=True): the last word that is a number, compared at five significant digits; '18%' and "
-            "'\\boxed{18}' are no numbers",
+            "inspect's match(numeric=True): the last word that is a number, compared at five significant digits; '18%' "
+            "and '\\boxed{18}' are no numbers",
             "UKGovernmentBEIS/inspect_ai 0.3.285, scorer/_common.py",
             _inspect,
             _inspect_same,

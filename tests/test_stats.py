@@ -150,7 +150,7 @@ def test_counts_and_indices_draw_the_same_distribution(monkeypatch):
     by_counts = stats.compare(a, b, n_resamples=40_000)
     monkeypatch.setattr(stats, "MOST_DISTINCT", 1)
     by_indices = stats.compare(a, b, n_resamples=40_000)
-    assert by_counts.low != by_indices.low
+    assert by_counts.p_bootstrap != by_indices.p_bootstrap
     assert by_counts.low == pytest.approx(by_indices.low, abs=0.08 * by_counts.standard_error)
     assert by_counts.high == pytest.approx(by_indices.high, abs=0.08 * by_counts.standard_error)
 
@@ -300,15 +300,31 @@ def test_coverage_of_the_default_interval(n, p):
         assert by_bootstrap > 0.98
 
 
-@pytest.mark.parametrize(("n", "samples"), [(50, 8), (250, 4)])
-def test_coverage_with_several_samples(n, samples):
+@pytest.mark.parametrize(("n", "samples", "p"), [(50, 8, 0.5), (250, 4, 0.5), (250, 8, 0.02), (250, 8, 0.98)])
+def test_coverage_with_several_samples(n, samples, p):
     rng = np.random.default_rng(11)
     hits = 0
-    for chance in rng.beta(0.5, 0.5, (2000, n)):
+    for chance in rng.beta(p, 1 - p, (1500, n)):  # two samples of a problem correlate 0.5
         run = rng.random((n, samples)) < chance[:, None]
         interval = stats.accuracy_interval(run, n_resamples=1000)
-        hits += interval.low <= 0.5 <= interval.high
-    assert 0.93 <= hits / 2000 <= 0.97  # standard error 0.5%
+        hits += interval.low <= p <= interval.high
+    assert 0.93 <= hits / 1500 <= 0.97  # standard error 0.6%
+
+
+def test_few_solved_problems_count_for_what_their_samples_are_worth():
+    rng = np.random.default_rng(8)
+    apart = rng.random((400, 8)) < 0.003  # nine or so right samples, each of another problem
+    alike = np.repeat(rng.random((400, 1)) < 0.01, 8, axis=1)
+    for run, worth in ((apart, 400 * 8), (alike, 400)):
+        interval = stats.accuracy_interval(run)
+        assert interval.method == "wilson"
+        expected = stats.wilson_interval(run.mean() * worth, worth)
+        assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), rel=0.15)
+        a, b = np.zeros(run.shape), run
+        assert stats.compare(a, b).method == "score"
+        assert stats.compare(a, b).high - stats.compare(a, b).low == pytest.approx(
+            interval.high - interval.low, rel=0.2
+        )
 
 
 @cache
@@ -350,8 +366,8 @@ def test_type_one_errors_of_the_paired_tests(n, discordance):
 def test_p_values_of_several_samples_are_uniform_under_the_null():
     rng = np.random.default_rng(17)
     permutation, bootstrap = [], []
-    for chance in rng.beta(0.5, 0.5, (2000, 400)):
-        a, b = rng.random((2, 400, 5)) < chance[:, None]
+    for chance in rng.beta(0.5, 0.5, (2000, 300)):
+        a, b = rng.random((2, 300, 5)) < chance[:, None]
         result = stats.compare(a, b, n_resamples=500)
         permutation.append(result.p_permutation)
         bootstrap.append(result.p_bootstrap)
@@ -623,12 +639,12 @@ def test_hundred_thousand_resamples_are_quick_and_small(samples, seconds):
         a, b = sampled_runs(1319, samples, samples)
     else:  # a fraction a problem, all different, as maj@k gives: indices must be drawn
         a, b = np.random.default_rng(2).random((2, 1319))
-    best = np.inf
-    for _ in range(5 if samples == 1 else 1):
+    times = []
+    while len(times) < 5 and min(times, default=np.inf) > seconds:  # best of five: others may use the machine
         start = time.perf_counter()
         stats.compare(a, b, n_resamples=100_000)
-        best = min(best, time.perf_counter() - start)
-    assert best < seconds
+        times.append(time.perf_counter() - start)
+    assert min(times) < seconds
     tracemalloc.start()
     stats.compare(a, b, n_resamples=100_000 if samples else 5_000)  # chunks: the peak does not grow with their number
     peak = tracemalloc.get_traced_memory()[1]

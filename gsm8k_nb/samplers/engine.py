@@ -469,23 +469,103 @@ def _common_prefix(prompts: Sequence[Sequence[int]]) -> list[int]:
 
 
 def choose(logits: Tensor, settings: EngineSettings, uniforms: Tensor | None) -> Tensor:
-    """One token id a row (rows,) from logits (rows, vocabulary) and, where it is drawn, one uniform number in [0, 1) a row.
+    """One token id a row, (rows,), from logits (rows, vocabulary) and, unless greedy, a number in [0, 1) a row.
 
-    A draw inverts the cumulative distribution, tokens ordered from the likeliest: it depends on the row's logits and its
-    own number alone. Temperature, then top-k, then top-p, as in ``generate``.
+    A draw inverts the cumulative distribution, tokens ordered from the likeliest on: it depends on the row's logits and
+    its own number alone. Temperature, then top-k, then top-p, as in ``generate``.
     """
     if settings.temperature == 0:
         return logits.argmax(-1)
     logits, vocabulary = logits.float() / settings.temperature, logits.shape[-1]
-    k = min(settings.top_k or 1024, vocabulary)
+    tokens, found = _draw(logits, settings, uniforms, min(settings.top_k or 64, vocabulary))
+    if not found.all():  # rare: the draw lies beyond the 64 likeliest tokens, so those rows need the whole order
+        tokens[~found] = _draw(logits[~found], settings, uniforms[~found], vocabulary)[0]
+    return tokens
+
+
+def _draw(logits: Tensor, settings: EngineSettings, uniforms: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """A draw among the k likeliest tokens, and whether k was enough to tell: both (rows,)."""
     values, ids = logits.topk(k)
-    kept = values if settings.top_k else logits
-    chances = (values - kept.logsumexp(-1, keepdim=True)).exp()
-    ...
+    everything = values if settings.top_k else logits
+    reached = (values - everything.logsumexp(-1, keepdim=True)).exp().cumsum(-1)
+    last = (reached < settings.top_p).sum(-1, keepdim=True)  # the token with which the nucleus is complete
+    mass = reached.gather(1, last.clamp(max=k - 1)) if settings.top_p < 1 else 1.0
+    place = (reached <= uniforms[:, None] * mass).sum(-1, keepdim=True)
+    found = (place < k) & (last < k) if settings.top_p < 1 else place < k
+    if k == logits.shape[-1] or settings.top_k:
+        found = torch.ones_like(found)  # there are no others; only rounding can have missed
+    return ids.gather(1, place.clamp(max=k - 1))[:, 0], found[:, 0]
 
 
 def _uniforms(seed: int, settings: EngineSettings) -> list[float]:
-    """The random numbers of one sample, from its seed alone. None are drawn when decoding is greedy."""
+    """The random numbers of one sample, a token each, from its seed alone. None are drawn when decoding is greedy."""
     if settings.temperature == 0:
         return []
     return torch.rand(settings.max_new_tokens, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def _end_check(settings: EngineSettings, tokenizer) -> Callable[[list[int]], str | None]:
+    """A function that says how a text ends with its last token: ``stop``, ``length``, or None where it goes on.
+
+    Only the last few tokens are decoded, and only where the newest can complete a stop string at all.
+    """
+    stops, strings = set(settings.stop_token_ids), tuple(settings.stop_strings)
+    finals = {string[-1] for string in strings}
+    window = max((len(string.encode()) for string in strings), default=0) + 8  # a token is a byte or more, or is skipped
+    decode = partial(tokenizer.decode, skip_special_tokens=True, clean_up_tokenization_spaces=False) if strings else None
+
+    @cache
+    def may_complete(token: int) -> bool:
+        text = decode([token])  # alone, a token may lose its leading space, or be a part of a character
+        return not text or "\ufffd" in text or any(final in text for final in finals)
+
+    def ends(token_ids: list[int]) -> str | None:
+        if token_ids[-1] in stops:
+            return "stop"
+        if strings and may_complete(token_ids[-1]):
+            tail = decode(token_ids[-window:])
+            if any(string in tail for string in strings):
+                return "stop"
+        return "length" if len(token_ids) >= settings.max_new_tokens else None
+
+    return ends
+
+
+# --- does it fit -------------------------------------------------------------------------------------------------------
+
+
+def supports(model, *, length: int = 64) -> str | None:
+    """None where the engine computes the model's own logits on texts of ``length`` tokens, else the reason.
+
+    Random tokens are run both ways: read in three pieces and written one by one here, in one piece by the model. Give the
+    longest prompt plus the new tokens as ``length``, so that a window or a change of rotary scaling shows.
+    """
+    if model.training:
+        return "the model is in training mode"
+    vocabulary = model.get_input_embeddings().num_embeddings
+    text = torch.randint(vocabulary, (length,), generator=torch.Generator().manual_seed(0)).tolist()
+    try:
+        with torch.inference_mode():
+            own = model(input_ids=torch.tensor([text], device=model.device), use_cache=False, logits_to_keep=4).logits[0]
+            ours = _probe(model, text)
+    except Exception as error:  # whatever a model does that we do not foresee means that it is not supported
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+    if own.shape != ours.shape:
+        return f"logits of shape {tuple(ours.shape)} where the model gives {tuple(own.shape)}"
+    own, ours = own.float(), ours.float()
+    error = ((own - ours).norm() / (own - own.mean(-1, keepdim=True)).norm()).item()
+    allowed = 1e-3 if model.dtype == torch.float32 else 0.05
+    return None if error <= allowed else f"logits differ from the model's own by {error:.2g} (allowed: {allowed})"
+
+
+def _probe(model, text: list[int]) -> Tensor:
+    """Our logits of the last four tokens of ``text``: of the end of a question, then of three written tokens."""
+    prompt, new = text[:-3], text[-3:]
+    neighbour = prompt[: len(prompt) // 2] + prompt[:7]  # shares half, so that prefix, question and own tokens all count
+    requests = [Request(prompt), Request(neighbour)]
+    run = _Run(model, requests, EngineSettings(max_new_tokens=4), lambda token_ids: None, None)
+    logits = []
+    run.choose = lambda rows, values: logits.append(values[0])
+    with _our_attention(model):
+        ...
+    return torch.stack(logits)

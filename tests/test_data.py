@@ -1,0 +1,120 @@
+import json
+from decimal import Decimal
+
+import pytest
+
+from gsm8k_nb import data, hub
+from gsm8k_nb.data import DataError
+
+from .conftest import write_jsonl
+
+
+def test_official_file_is_verified(official):
+    found = data.open_dataset(path=str(official / "test.jsonl"))
+    assert found.verified and found.label == "gsm8k"
+    assert len(found.problems) == data.N_TEST
+    assert [found.problems[0].id, found.problems[-1].id] == ["test-0000", "test-1318"]
+    assert found.problems[0].answer == 18
+    golds = [problem.answer for problem in found.problems]
+    assert all(gold == gold.to_integral_value() for gold in golds)
+    assert sum(gold < 0 for gold in golds) == 2 and sum(gold >= 1000 for gold in golds) == 131
+
+
+def test_socratic_has_the_same_questions_and_golds(official):
+    main = data.load(path=str(official / "test.jsonl"))
+    socratic = data.open_dataset(config="socratic", path=str(official / "test_socratic.jsonl"))
+    assert socratic.verified
+    pairs = [(one.question, one.answer) for one in main]
+    assert pairs == [(one.question, one.answer) for one in socratic.problems]
+
+
+def test_a_copy_in_another_format_has_the_published_hash(official):
+    rows = [json.loads(line) for line in (official / "test.jsonl").open()]
+    shuffled_keys = [{"answer": row["answer"], "question": row["question"]} for row in rows]
+    assert data.canonical_jsonl(shuffled_keys) == (official / "test.jsonl").read_bytes()
+
+
+def test_another_file_is_labelled_unverified(data_file):
+    found = data.open_dataset(path=str(data_file))
+    assert not found.verified and found.label == "unverified small.jsonl"
+    assert [problem.answer for problem in found.problems] == [Decimal(5), Decimal(48), Decimal(1200), Decimal(-1)]
+
+
+def test_hub_rows_become_problems(monkeypatch, official):
+    rows = [json.loads(line) for line in (official / "test.jsonl").open()]
+    asked = {}
+
+    def load_dataset(*names, **options):
+        asked.update(names=names, **options)
+        return rows
+
+    import datasets
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    found = data.open_dataset()
+    assert found.verified and found.source == f"{data.HUB_ID}@{data.HUB_REVISION}"
+    # traps.md 4.30 and 4.31: the full name, a pinned revision, no code from the hub
+    assert asked == {"names": ("openai/gsm8k", "main"), "split": "test", "revision": data.HUB_REVISION}
+
+
+def test_unreachable_hub_is_one_clear_error(monkeypatch):  # traps.md 4.32
+    monkeypatch.setattr(hub, "reachable", lambda: False)
+    import datasets
+
+    def fail(*names, **options):
+        raise ConnectionError("no route\nand a long trace")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(DataError) as caught:
+        data.open_dataset()
+    message = str(caught.value)
+    assert "data_path" in message and "dataset: classroom" in message and "trace" not in message
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"question": "a"', "not valid JSON"),
+        ('{"question": "a"}', "'answer'"),
+        ('{"question": "", "answer": "#### 1"}', "'question'"),
+        ('{"question": 3, "answer": "#### 1"}', "'question'"),
+        ("[]", "'question'"),
+    ],
+)
+def test_a_broken_line_is_named_by_number(tmp_path, line, said):
+    file = tmp_path / "broken.jsonl"
+    file.write_text('{"question": "a?", "answer": "#### 1"}\n\n' + line + "\n")
+    with pytest.raises(DataError, match="broken.jsonl, line 3") as caught:
+        data.load(path=str(file))
+    assert said in str(caught.value)
+
+
+def test_an_unparsable_gold_names_its_row(tmp_path):
+    file = tmp_path / "bad.jsonl"
+    write_jsonl(file, [{"question": "a?", "answer": "#### 1"}, {"question": "b?", "answer": "no number here"}])
+    with pytest.raises(DataError, match="row 1"):
+        data.load(path=str(file))
+
+
+def test_empty_file_missing_file_and_unknown_name(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="no problems"):
+        data.load(path=str(tmp_path / "empty.jsonl"))
+    with pytest.raises(FileNotFoundError, match="data_path"):
+        data.load(path=str(tmp_path / "none.jsonl"))
+    with pytest.raises(DataError, match="known: gsm8k, classroom"):
+        data.load("gsm9k")
+    with pytest.raises(DataError, match="takes no path"):
+        data.load("classroom", path="x")
+
+
+def test_shuffle_comes_before_limit_and_a_larger_limit_extends():  # traps.md 2.22
+    everything = data.load("classroom")
+    few = data.load("classroom", limit=5, shuffle=True, seed=1)
+    more = data.load("classroom", limit=9, shuffle=True, seed=1)
+    assert few == more[:5]
+    assert few != everything[:5]
+    assert few != data.load("classroom", limit=5, shuffle=True, seed=2)
+    assert data.load("classroom", limit=5) == everything[:5]
+    with pytest.raises(DataError, match="limit"):
+        data.load("classroom", limit=0)
