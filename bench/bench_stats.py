@@ -117,6 +117,21 @@ def difference_coverage_rows(draws: int) -> Iterable[list]:
                 yield [n, p_text(discordance), p_text(difference), *shares, by_bootstrap]
 
 
+def sampled_difference_rows(draws: int) -> Iterable[list]:
+    rng = np.random.default_rng(5)
+    for n in SIZES:
+        for p in RATES[:2]:
+            covered, by_bootstrap = {"auto": 0, "percentile": 0}, 0
+            for _ in range(draws):
+                a, b = sampled_verdicts(rng, 2, n, p, SAMPLES)
+                b = b & (rng.random(b.shape) < 0.5)  # b is right half as often
+                for method in covered:
+                    result = stats.compare(a, b, method=method, n_resamples=N_RESAMPLES)
+                    covered[method] += result.low <= p / 2 <= result.high
+                    by_bootstrap += method == "auto" and result.method == "percentile"
+            yield [n, p_text(p), p_text(p / 2), *(hits / draws for hits in covered.values()), by_bootstrap / draws]
+
+
 # --- error rates -----------------------------------------------------------------------------------------------------
 
 
@@ -279,6 +294,12 @@ def simulate(draws: int) -> None:
         noise,
         ("n", "discordance", "difference", "auto (default)", "percentile", "BCa", "Tango", "auto was the bootstrap"),
         difference_coverage_rows(draws),
+    )
+    table(
+        f"Coverage of 95% intervals of a paired difference, {SAMPLES} samples a problem",
+        noise,
+        ("n", "p of a", "difference", "auto (default)", "percentile", "auto was the bootstrap"),
+        sampled_difference_rows(draws),
     )
     table(
         "Type I errors at 5%",

@@ -126,5 +126,5 @@ def _rule(name: str) -> Rule:
 
 def _plain_text(number: Decimal) -> str:
     """A number in plain digits, without the zeros that only its spelling carries: 18.00 as '18'."""
-    text = format(number, "f")
+    text = format(number if number else number.copy_abs(), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -4,6 +4,29 @@ For the problem whose gold solution runs 5 * 12 = 60, 60 / 4 = 15 (answer 15):
 
     "5 * 12 = 50, and 50 / 4 = 12.5. A: 12.5"     wrong_calculation   5 * 12 = 50, but it is 60
     "He needs 5 * 12 = 60 in all. A: 60"          one_step_short      60 is an intermediate value of the gold solution
+
+**Kinds and precedence.** ``KINDS`` lists them in order. A report keeps every kind that holds; the primary one is the
+first that is not likely to be chance. A relation between numbers counts as chance, and is kept as a flag only, where
+the text gets to the number by a calculation that the gold solution does not have (``sign``, ``one_step_short``,
+``one_step_long``), where it calculates a number that also stands in the question (``copied``), or where the gold
+answer has one significant digit and the question names no 10, 100, 1000, percentage or such unit (``factor``).
+
+**What it can detect.** Equations in prose (``3 * 4 = 13``, ``3 x $4 = $13``, ``a = b = c``, simple LaTeX) and
+``<<3*4=13>>`` annotations, checked by the calculator's parser: never evaluated as code. Rounding and cutting off at
+the digits shown are no fault, nor is percent at face value. What cannot be read for sure is left alone: variables,
+powers, "dozen" and the like, two units of one kind (hours and minutes, dollars and cents), an equation in the middle
+of a longer sum. Of OpenAI's released wrong solutions it reads 83% of the equal signs in prose and 99% of the
+annotations. Of 53,049 calculations in the gold solutions of both splits it calls 33 false, of which it misread five;
+the others are slips of the authors. It cannot see a wrong reading of the problem, a wrong operation or a step left
+out: most wrong answers are ``other``.
+
+**How precise it is.** The primary label of 60 wrong solutions that OpenAI released was checked by reading them: a
+seeded draw in strata, made after the faults found in three earlier draws had been mended. Right were: truncated 2 of
+2, no_answer 3 of 3, wrong_calculation 15 of 15, sign 4 of 4, one_step_short 9 of 12, one_step_long 8 of 8, factor 5
+of 7, copied 3 of 3, other 6 of 6. A wrong calculation is right where the equation is false as printed; in five of
+them it is a slip of writing, beside an annotation that is true. These solutions record no finish reason, so
+``truncated`` was checked only on texts that end in mid-expression. The small kinds are small there: ``sign`` has 5 in
+all, ``copied`` 3.
 """
 
 import re
@@ -37,7 +60,17 @@ _FACTOR_WORDS = {
     1000: re.compile(r"\bthousand|\bkilo|\bmilli(?!on)|\bk[gm]\b|\bm[lm]\b", re.IGNORECASE),
 }
 HAND_CHECK_SEED = 4
-PRECISION: dict[str, tuple[int, int]] = {}
+PRECISION = {  # primary labels that were right, of those checked by hand: see the module's docstring
+    "truncated": (2, 2),
+    "no_answer": (3, 3),
+    "wrong_calculation": (15, 15),
+    "sign": (4, 4),
+    "one_step_short": (9, 12),
+    "one_step_long": (8, 8),
+    "factor": (5, 7),
+    "copied": (3, 3),
+    "other": (6, 6),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +385,7 @@ def _readings(left: _Side, right: _Side, value: Fraction, stated: Fraction) -> I
 
 def _agree(value: Fraction, stated: Fraction, unit: Fraction, right: _Side) -> bool:
     """Whether the sides are equal, up to floating point and to rounding or cutting off at the digits shown."""
-    if abs(value - stated) <= (abs(value) + 1) / 10**12:
+    if abs(value - stated) <= (abs(value) + 1) / 10**14:
         return True
     if right.operators:  # a rewritten right side may hold rounded numbers, or run on: 3 + 4 = 7 * 2 = 14
         first = (evaluate(right.numbers[0]), evaluate(right.numbers[0].rstrip("%")))
@@ -395,7 +428,7 @@ def classify(problem: Problem, sample: Sample, predicted: Decimal | None) -> Err
     if value is not None and abs(value - gold) < TOLERANCE:
         raise ValueError(f"{predicted} is the gold answer of {problem.id}: a right answer has no kind of error")
     made = list(calculations(sample.text))
-    found = {**_of_the_text(sample, predicted, made)}
+    found = _of_the_text(sample, predicted, made)
     if value is not None:
         found |= _of_the_number(problem, sample.text, value, made)
     kinds = [kind for kind in KINDS if kind in found]

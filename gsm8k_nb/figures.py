@@ -46,7 +46,7 @@ def accuracy_by_steps(results: Results) -> Figure:
         axes.set_xlabel("steps of the gold solution (problems below each point)")
         axes.set_ylabel("accuracy, %")
         axes.set_xticks(table["steps"])
-        axes.set_ylim(0, max(5.0, min(102.0, 1.1 * high.max())))
+        axes.set_ylim(0, max(5.0, min(102.0, 1.1 * max(high, default=0))))
         axes.set_title(f"Accuracy by steps, {results.headline_rule}", loc="left")
     return figure
 

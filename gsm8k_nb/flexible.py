@@ -89,7 +89,7 @@ _BULLET = re.compile(r"[-*+•][ \t]\Z")
 _STEP = re.compile(
     r"[\W_]{0,12}(?:(?P<word>step|part|case|method|option) {1,2})?(?P<number>[0-9]{1,2})(?P<end>[.):]|$)", re.IGNORECASE
 )
-_WORD_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'(]{0,3}[A-Za-z]")
+_ENTRY_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'($£€]{0,3}[A-Za-z0-9]")
 _NO_NUMBER_WORD = re.compile(
     r"(?:infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b)", re.IGNORECASE
 )
@@ -108,7 +108,9 @@ _OPERATION = re.compile(
     r"%? {0,2}(?:[*×÷/+^-]|x(?= ?[0-9])|(?:plus|minus|times)\b) {0,2}[($£€]{0,2} ?[0-9]", re.IGNORECASE
 )
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
-_BARE_END = re.compile(r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)")
+_BARE_END = re.compile(
+    r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)|[^\w\n.;]*+(?:[A-Za-z]++[^\w\n.;]*+){0,2}+[.;](?:\s|$)"
+)
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
 
@@ -220,8 +222,9 @@ def _answer_phrases(text: str) -> list[tuple[int, int, bool]]:
     lower = text.lower()  # of the same length: normalising leaves no letter whose lower case is longer
     if "ans" in lower:
         for match in _ANSWER.finditer(lower):
-            final = "final" in lower[max(0, match.start() - 8) : match.start()]
-            found.append((match.start(), match.end(), match["label"] is not None and not final))
+            before = lower[max(0, match.start() - 8) : match.start()]
+            sure = match["label"] is None or "final" in before or before.endswith(('"', "'", "<"))
+            found.append((match.start(), match.end(), not sure))
         if "answer" in lower:
             found += [(m.start(), m.end(), m[1] is None) for m in _ANSWER_HEADING.finditer(lower)]
             found += [(m.start(), m.end(), False) for m in _FINAL_ANSWER.finditer(lower)]
@@ -244,7 +247,7 @@ def _behind_phrase(text: str, start: int, limit: int, is_first: bool) -> Reading
 
 
 def _opens_working(text: str, lead: int, limit: int, direct: bool) -> bool:
-    """Whether worked steps follow: neither a number alone on its line, nor the only sentence with a number."""
+    """Whether worked steps follow: neither a number (and its unit) alone, nor the only sentence with a number."""
     number = NUMBER.search(text, lead, limit)
     if direct and number and _BARE_END.match(text, number.end()):
         return False
@@ -297,7 +300,7 @@ def _step_number(text: str, start: int) -> int | None:
     step = _STEP.match(text, start)
     if step is None or int(step["number"]) > MAX_STEP:
         return None
-    if step["word"] is None and (not step["end"] or not _WORD_BEHIND.match(text, step.end())):
+    if step["word"] is None and (not step["end"] or not _ENTRY_BEHIND.match(text, step.end())):
         return None
     return step.start("number")
 
@@ -308,7 +311,7 @@ def _last_first(candidates: Iterable[T]) -> list[T]:
 
 
 def _is_heading(text: str, start: int) -> bool:
-    """Whether ``#### 1. Count the boxes`` titles what follows it: a step's number, a word, and text on a later line."""
+    """Whether ``#### 1. Count the boxes`` titles what follows: a step's number, its text, and more on a later line."""
     return _step_number(text, start) == start and _WORD.search(text, _line_end(text, start)) is not None
 
 

@@ -38,7 +38,7 @@ NUMBER = re.compile(
     (?:(?P<whole>[0-9]{{1,4}})[ ]{{1,2}}(?=[0-9]{{1,4}}[ ]?/[ ]?[0-9]{{1,4}}(?![0-9])))?
     (?P<number>(?:(?<![.0-9A-Za-z])\.(?=[0-9]))?{_DIGITS})
     (?: [eE](?P<exponent>[+-]?[0-9]{{1,4}})(?![\w.])
-      | [ ]{{0,2}}[×*xX][ ]{{0,2}}10[ ]?(?:\^|\*\*)[ ]?\{{?[ ]?(?P<power>[+-]?[0-9]{{1,4}})(?![0-9])[ ]?\}}?
+      | [ ]{{0,2}}[×*xX][ ]{{0,2}}10[ ]?(?:\^|\*\*)[ ]?\{{?[ ]?(?P<power>[+-]?[0-9]{{1,4}})(?![0-9])(?:[ ]?\}})?
       | [ ]?/[ ]?(?P<under>{_DIGITS})
     )?+
     | {_UNREADABLE}
@@ -75,7 +75,7 @@ def value(text: str, match: re.Match[str]) -> Decimal | None:
         return None
     negative = _is_negative(text[max(0, match.start() - 16) : match.start()])
     amount = _amount(match, number) if negative is not None else None
-    return -amount if amount and negative else amount
+    return amount.copy_negate() if amount and negative else amount  # -amount would round to the caller's context
 
 
 def is_ordinal(text: str, match: re.Match[str]) -> bool:
@@ -154,6 +154,7 @@ _SPELLINGS = str.maketrans(
     | dict.fromkeys("≈≅≃", "=")
     | dict.fromkeys("\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\xa0", " ")
     | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\xad")  # invisible: removed
+    | dict.fromkeys("\x85\u2028\u2029", "\n")
     | dict.fromkeys("“”", '"')
     | dict.fromkeys("‘’", "'")
     | {"\u066b": ".", "\u066c": ",", "。": ".", "﹩": "$", "￥": "¥", "￡": "£", "▁": "_", "∞": " infinity ", "İ": "I"}
@@ -184,6 +185,8 @@ _COMMANDS = (
 
 def normalise(text: str) -> str:
     """``text`` with one spelling for each sign, digit, fraction and LaTeX form that the grammar reads."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     latex = "\\" in text
     if latex:
         text = _LATEX_THIN_SPACE.sub("\u2009", _LATEX_ESCAPED.sub(r"\\", text).replace("\\!", ""))

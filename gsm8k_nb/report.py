@@ -45,7 +45,12 @@ def save(results: Results) -> Path:
     for name, table in run_tables(results).items():
         save_table(results.run, name, table)
     images = {name: save_figure(results.run, name, figure) for name, (figure, _) in run_figures(results).items()}
-    return results.run.write_text("report.html", render_html(results, images))
+    page = results.run.write_text("report.html", render_html(results, images))
+    made = results.run.read_json("manifest.json")
+    if made:  # the last thing written: a manifest that says complete means that everything else is there
+        failed = results.metrics["health"]["failed"]
+        results.run.write_json("manifest.json", made | {"status": "incomplete" if failed else "complete"})
+    return page
 
 
 def run_tables(results: Results) -> dict[str, pd.DataFrame]:

@@ -215,12 +215,14 @@ def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int) -> dict[str,
     """Counts of what went wrong, in samples; ``no_marker`` are answers not in the form that the prompt asks for."""
     texts = rows["text"].fillna("")
     answered = rows["error"].isna()
-    marked = texts.str.contains(re.compile(FORMATS[config.prompt].answer_pattern))
+    pattern = re.compile(FORMATS[config.prompt].answer_pattern)
+    marked = texts.map(lambda text: bool(pattern.search(text)))
     by_problem = [list(group) for _, group in rows.groupby("problem_id", sort=False)["text"]]
     return {
         "requested": n_problems * config.n_samples,
         "failed": int((~answered).sum()),
-        "truncated": int((rows["finish_reason"] == "length").sum()),
+        # None where the source does not say how its texts ended
+        "truncated": int((rows["finish_reason"] == "length").sum()) if rows["finish_reason"].notna().any() else None,
         "no_answer": int(_unread(rows).sum()),
         "no_marker": int((answered & ~marked).sum()),
         "empty": int((answered & (texts.str.strip() == "")).sum()),

@@ -124,59 +124,52 @@ def accuracy(results: Results) -> pd.DataFrame:
 
 def rules_crossed(results: Results) -> pd.DataFrame:
     """How often ``strict`` and ``flexible`` agree on a sample: counts of right and wrong under each."""
-    pivot = results.frame.pivot_table(
-        index=["problem_id", "sample_index"], columns="rule", values="correct", aggfunc="first"
-    ).dropna()
-    named = pivot.replace({True: "right", False: "wrong"})
-    return pd.crosstab(named["strict"].rename("strict"), named["flexible"].rename("flexible"))
+    keys = ["problem_id", "sample_index"]
+    verdict = {
+        rule: results.of_rule(rule).set_index(keys)["correct"].map({True: "right", False: "wrong"})
+        for rule in ("strict", "flexible")
+    }
+    return pd.crosstab(verdict["strict"].rename("strict"), verdict["flexible"].rename("flexible"))
 
 
 def health(results: Results) -> pd.DataFrame:
     """Counts and shares of what can go wrong in a run, with a plain warning above 1%."""
     counts = results.metrics["health"]
-    total = counts["requested"]
-    rows = [
-        {
-            "check": name,
-            "samples": counts[key],
-            "share": f"{counts[key] / total:.1%}",
-            "note": f"above {WARN_ABOVE:.0%}: {advice}" if counts[key] / total > WARN_ABOVE else "",
-        }
-        for name, key, advice in _CHECKS
-    ]
+    rows = [_check(name, counts[key], counts["requested"], advice) for name, key, advice in _CHECKS]
     return pd.DataFrame(rows).set_index("check")
+
+
+def _check(name: str, count: int | None, total: int, advice: str) -> dict[str, Any]:
+    if count is None:
+        return {"check": name, "samples": "", "share": "", "note": "not recorded by the source"}
+    note = f"above {WARN_ABOVE:.0%}: {advice}" if count / total > WARN_ABOVE else ""
+    return {"check": name, "samples": count, "share": f"{count / total:.1%}", "note": note}
 
 
 def by_steps(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule by the number of steps of the gold solution, with intervals."""
     level = f"{results.config.confidence:.0%} interval"
     rows = [
-        {
-            "steps": row.steps,
-            "problems": row.problems,
-            "accuracy %": _percent(row.accuracy),
-            level: _interval(row.low, row.high),
-        }
+        (row.steps, row.problems, _percent(row.accuracy), _interval(row.low, row.high))
         for row in summary.by_steps(results).itertuples()
     ]
-    return pd.DataFrame(rows).set_index("steps")
+    return pd.DataFrame(rows, columns=["steps", "problems", "accuracy %", level]).set_index("steps")
 
 
 def at_k(results: Results) -> pd.DataFrame:
     """pass@k and maj@k in percent for powers of two up to N."""
     passes, votes = results.metrics["pass_at_k"], results.metrics["maj_at_k"]
     ks = [k for k in map(int, passes) if k & (k - 1) == 0 or k == len(passes)]
-    rows = [{"k": k, "pass@k %": _percent(passes[str(k)]), "maj@k %": _percent(votes.get(str(k)))} for k in ks]
-    return pd.DataFrame(rows).set_index("k")
+    rows = [(k, _percent(passes[str(k)]), _percent(votes.get(str(k)))) for k in ks]
+    return pd.DataFrame(rows, columns=["k", "pass@k %", "maj@k %"]).set_index("k")
 
 
 def warnings(results: Results) -> list[str]:
     """One plain sentence for each fault of the run that a reader must know before the accuracy."""
-    table = health(results)
     lines = [
-        f"{row['samples']} samples ({row['share']}) {name}: {row['note']}"
-        for name, row in table.iterrows()
-        if row["note"]
+        f"{name}: {row['samples']} samples ({row['share']}), {row['note']}"
+        for name, row in health(results).iterrows()
+        if row["note"].startswith("above")
     ]
     if not results.metrics["dataset"]["complete"]:
         lines.append("This is not a complete run of the official test split; do not quote it as a GSM8K result.")

@@ -1,0 +1,158 @@
+"""Every notebook keeps the house rules and runs through plain papermill."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from gsm8k_nb.config import RunConfig
+
+from .conftest import ROOT
+
+BOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
+STEPS = ["01_load", "02_sample", "03_score", "04_report"]
+PAPERMILL = [sys.executable, "-m", "papermill", "--no-progress-bar", "-k", "python3"]
+
+
+def papermill(name: str, out: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    book = ROOT / "notebooks" / f"{name}.ipynb"
+    return subprocess.run([*PAPERMILL, str(book), str(out), *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+def parameters(config: RunConfig, folder: Path) -> list[str]:
+    file = folder / "params.yaml"
+    changed = {name: value for name, value in config.model_dump().items() if value is not None}
+    file.write_text(yaml.safe_dump(changed, sort_keys=False))
+    return ["-f", str(file)]
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_house_rules(book):
+    notebook = nbformat.read(book, as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert notebook.cells[0].cell_type == "markdown" and notebook.cells[0].source.startswith("# ")
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code[0].metadata.get("tags") == ["parameters"]
+    for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
+        if cell.cell_type != "code":
+            continue
+        assert cell.outputs == [] and cell.execution_count is None
+        assert not re.search(r"/home/|/root/|/tmp/|C:\\|%cd|!pip|%pip|sys\.path", cell.source)
+        tags = cell.metadata.get("tags", [])
+        if "parameters" in tags or "exercise" in tags:
+            continue
+        assert len(cell.source.splitlines()) <= 8, cell.source
+        assert not re.search(r"^\s*(def|class|try|for|while)\b", cell.source, re.MULTILINE), cell.source
+        assert before.cell_type == "markdown" or "report.show_examples" in cell.source, "prose comes before each cell"
+
+
+@pytest.mark.parametrize("name", ["eval", *STEPS])
+def test_parameters_cell_is_the_configuration(name):
+    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    lines = [re.fullmatch(r"(\w+): (\w+) = (.+?)  # (.+)", line) for line in cell.source.split("\n")]
+    assert all(lines)
+    assert [line[1] for line in lines] == list(RunConfig.model_fields)
+    values: dict = {}
+    exec(cell.source, values)
+    for line in lines:
+        field = RunConfig.model_fields[line[1]]
+        assert values[line[1]] == field.default and line[4] == field.description
+        assert "=" not in line[3] + line[4]  # such a line vanishes from --help-notebook: traps.md 4.16
+
+
+def test_help_lists_every_parameter():
+    book = str(ROOT / "notebooks" / "eval.ipynb")
+    out = subprocess.run([*PAPERMILL, "--help-notebook", book], capture_output=True, text=True).stdout
+    assert re.findall(r"^  (\w+): ", out, re.MULTILINE) == list(RunConfig.model_fields)
+
+
+def test_the_four_steps_give_what_eval_gives(replay_config, tmp_path):
+    arguments = parameters(replay_config, tmp_path)
+    folder = replay_config.run_folder
+    whole = papermill("eval", tmp_path / "eval.ipynb", *arguments, cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr[-3000:]
+    expected = (folder / "metrics.json").read_bytes()
+    assert (folder / "report.html").exists()
+    folder.rename(tmp_path / "aside")
+    for name in STEPS:
+        done = papermill(name, tmp_path / f"{name}.ipynb", *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert (folder / "metrics.json").read_bytes() == expected
+    assert (folder / "report.html").exists()
+    exported_is_sound(tmp_path / "eval.ipynb")
+
+
+def exported_is_sound(book: Path) -> None:
+    """An executed notebook ran to its last cell, holds every figure, and exports to HTML. traps.md 4.22, 4.25, 4.26."""
+    from nbconvert import HTMLExporter
+
+    notebook = nbformat.read(book, as_version=4)
+    assert notebook.metadata.papermill.exception is None
+    assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
+    html, _ = HTMLExporter().from_notebook_node(notebook)
+    assert len(re.findall(r"<img[^>]+src=\"data:image/png", html)) == 2
+    sampling = next(cell for cell in notebook.cells if "sampling.fill" in cell.source)
+    assert len(json.dumps(sampling.outputs)) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-p", "temprature", "0.5"], "'temperature'"),  # traps.md 4.15
+        (["-y", "n_samples: many"], "n_samples"),
+        (["-p", "split", "train"], "split"),
+        (["-p", "limit", "-1"], "limit"),
+        (["-p", "prompt", "wei"], "prompt"),
+        (["-p", "dataset", "gsm8k", "-p", "data_path", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["-p", "dataset", "gsm8k", "-p", "data_path", "{broken}"], "broken.jsonl, line 2"),
+    ],
+    ids=["misspelt", "text", "split", "range", "prompt", "file", "line"],
+)
+def test_bad_input_stops_plain_papermill(tmp_path, arguments, said):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"question": "a?", "answer": "#### 1"}\n{"question": "b?", \n')
+    arguments = [one.format(broken=broken) for one in arguments]
+    done = papermill("eval", tmp_path / "out.ipynb", *arguments, "-p", "outputs_dir", str(tmp_path / "outputs"))
+    assert done.returncode != 0
+    last = [line for line in done.stderr.strip().splitlines() if line.strip()][-1]
+    assert said in last and re.match(r"(ConfigError|DataError|FileNotFoundError): ", last), done.stderr[-2000:]
+    assert not (tmp_path / "outputs").exists()  # nothing was begun
+
+
+def test_yaml_text_that_is_a_number_works(tmp_path, replay_config):  # traps.md 4.1, 4.11
+    file = tmp_path / "params.yaml"
+    file.write_text("temperature: 1e-1\nconfidence: 9e-1\n")
+    arguments = parameters(replay_config.model_copy(update={"temperature": 0.0}), tmp_path / "..")
+    config = replay_config.model_copy(update={"temperature": 0.1, "confidence": 0.9})
+    done = papermill("01_load", tmp_path / "out.ipynb", *arguments, "-f", str(file), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads((config.run_folder / "config.json").read_text())["confidence"] == 0.9
+    (tmp_path / "empty.yaml").write_text("")
+    done = papermill("01_load", tmp_path / "out.ipynb", *arguments, "-f", str(tmp_path / "empty.yaml"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_real_model_end_to_end(tmp_path):
+    """SmolLM2 from its package, through the front door, resumed without loading it again."""
+    arguments = [
+        "-f", "params/smollm2.yaml", "-p", "limit", "2", "-p", "max_new_tokens", "16", "-p", "outputs_dir", str(tmp_path),
+    ]  # fmt: skip
+    done = papermill("eval", tmp_path / "out.ipynb", *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    [folder] = [path for path in tmp_path.iterdir() if path.is_dir()]
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["headline"].startswith("classroom acc (test@1, 0-shot CoT, 2 of 112 problems")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["status"] == "complete" and manifest["engine"]["parameters"] == 134_515_008
+    assert manifest["tokens"]["completion"] > 0 and manifest["inputs"]["chat"] is True
+    samples = (folder / "samples.jsonl").read_bytes()
+    assert papermill("eval", tmp_path / "out.ipynb", *arguments).returncode == 0
+    assert (folder / "samples.jsonl").read_bytes() == samples
+    assert len(json.loads((folder / "manifest.json").read_text())["sessions"]) == 1

@@ -1,0 +1,103 @@
+import re
+
+import pytest
+
+from gsm8k_nb import figures, report, tables
+
+from .test_replay import evaluate
+from .test_summary import results_of
+
+HOSTILE = [
+    "<script>alert(1)</script> \x1b[31mred\x1b[0m \x00 \x07",
+    '<img src=x onerror="alert(1)">',
+    "$\\frac{1}{2}$ and **bold** [link](http://example.org)",
+    "| a | table |",
+]
+
+
+@pytest.fixture
+def hostile(problems, tmp_path):
+    return results_of(problems, [[text] for text in HOSTILE], tmp_path)
+
+
+def test_everything_is_written(replay_config):
+    results = evaluate(replay_config)
+    page = report.save(results)
+    folder = results.run.folder
+    names = {file.name for file in (folder / "tables").iterdir()} | {
+        file.name for file in (folder / "figures").iterdir()
+    }
+    for name in ("accuracy", "health", "by_steps", "rules_crossed"):
+        assert {f"{name}.csv", f"{name}.tex"} <= names
+    for name in ("accuracy_by_steps", "length_by_verdict"):
+        assert {f"{name}.png", f"{name}.pdf"} <= names
+    text = page.read_text()
+    assert results.headline in text and "0.5000" in text
+    assert not re.search(r"(src|href)=[\"'](?!data:|#)", text)  # nothing is fetched
+
+
+def test_the_same_results_give_the_same_files(replay_config):
+    results = evaluate(replay_config)
+    report.save(results)
+    before = {file: file.read_bytes() for file in results.run.folder.rglob("*.*") if file.is_file()}
+    report.save(results)
+    assert all(file.read_bytes() == raw for file, raw in before.items())
+
+
+def test_model_text_is_text(hostile):  # traps.md 4.27, 4.28
+    page = report.save(hostile).read_text()
+    shown = report.show_examples(hostile, correct=False, n=4).data
+    for html in (page, shown):
+        assert "<script" not in html and "<img src=x" not in html
+        assert "&lt;script&gt;alert(1)" in html
+        assert "\x1b" not in html and "\x00" not in html and "␛[31mred" in html
+    assert "$\\frac" not in shown  # MathJax finds no dollar to start from
+
+
+def test_long_texts_are_whole(problems, tmp_path):  # traps.md 4.29
+    long = "step " * 400 + "the end"
+    results = results_of(problems, [[long]] * 4, tmp_path)
+    assert long in report.show_examples(results, correct=False).data
+    assert long in report.save(results).read_text()
+
+
+def test_warnings_come_first(problems, tmp_path):
+    results = results_of(problems, [["#### 5"], ["#### 48"], [""], ["no number"]], tmp_path)
+    lines = "\n".join(tables.warnings(results))
+    assert "empty: 1 samples (25.0%)" in lines
+    assert "no answer read: 2 samples (50.0%)" in lines
+    assert "do not quote it as a GSM8K result" in lines
+    assert lines.split("\n")[0] in report.show_headline(results).data
+    table = tables.health(results)
+    assert table.loc["failed", "note"] == "" and "stop strings" in table.loc["empty", "note"]
+
+
+def test_latex_is_escaped(replay_config):
+    results = evaluate(replay_config)
+    report.save(results)
+    text = (results.run.folder / "tables" / "accuracy.tex").read_text()
+    assert r"accuracy \%" in text and r"\toprule" in text
+
+
+def test_figures_show_what_the_tables_say(replay_config):
+    results = evaluate(replay_config)
+    figure = figures.accuracy_by_steps(results)
+    points = figure.axes[0].containers[0].lines[0].get_xydata()
+    assert [tuple(point) for point in points] == [(1.0, 50.0), (2.0, 100.0), (3.0, 0.0)]
+    assert "alt=" in report.show_figure(figure, "an <alt> text").data
+
+
+def test_repeat_text_names_what_was_changed(replay_config):
+    text = report.repeat_text(evaluate(replay_config))
+    assert 'sampler: "replay"' in text and "temperature" not in text and "papermill" in text
+
+
+def test_command_line_prints_headline_and_path(replay_config, tmp_path, capsys):
+    results = evaluate(replay_config)
+    report.save(results)
+    file = tmp_path / "params.yaml"
+    file.write_text("\n".join(report.repeat_text(results).split("\n\n")[0].split("\n")[1:]))
+    assert report.main([str(file)]) == 0
+    out = capsys.readouterr().out
+    assert results.headline in out and "report.html" in out
+    assert report.main([]) == 2

@@ -1,0 +1,156 @@
+import json
+
+import numpy as np
+import pytest
+
+from gsm8k_nb import data, report, sampling, summary, tables
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.records import Problem, Sample
+from gsm8k_nb.runs import RunError
+from gsm8k_nb.scoring import frame, score, score_all, steps
+
+from .test_replay import evaluate
+
+
+def results_of(problems, texts_by_problem, tmp_path, inputs=None, **options) -> summary.Results:
+    """Results of given texts, N a problem, as a run on the small problems would have them."""
+    n = len(texts_by_problem[0])
+    config = RunConfig(n_samples=n, temperature=0.7 if n > 1 else 0, outputs_dir=str(tmp_path), **options)
+    facts = {
+        "data_sha256": "0", "data_label": "gsm8k", "data_source": "x.jsonl", "data_verified": True,
+        "data_problems": data.N_TEST,
+    }  # fmt: skip
+    run = summary.Run(config.run_folder)
+    run.start(config, facts | (inputs or {}))
+    run.write_records("problems.jsonl", problems)
+    run.append(
+        Sample(problem.id, index, text, "stop", None if text is not None else "timeout")
+        for problem, texts in zip(problems, texts_by_problem, strict=True)
+        for index, text in enumerate(texts)
+    )
+    summary.score_run(run, config, problems)
+    return summary.summarise(run, config)
+
+
+def test_score_is_pure_and_errors_are_unscored(problems):
+    right = Sample("test-0000", 0, "#### 5", "stop")
+    assert [one.correct for one in score(problems[0], right)] == [True, True]
+    assert score(problems[0], right) == score(problems[0], right)
+    null = Sample("test-0000", 0, None, "content_filter")  # traps.md 4.37
+    assert [(one.predicted, one.correct) for one in score(problems[0], null)] == [(None, False)] * 2
+    failed = Sample("test-0000", 0, None, None, "timeout")
+    assert [one.correct for one in score(problems[0], failed)] == [None, None]
+    assert score_all(problems, [Sample("other-0000", 0, "#### 5")]) == []
+
+
+def test_steps_are_annotations_or_lines(problems):
+    assert [steps(problem) for problem in problems] == [1, 2, 1, 3]
+    assert steps(Problem("a", "q", "First.\nSecond.\n#### 3", problems[0].answer)) == 2
+
+
+def test_several_samples_a_problem(problems, tmp_path):
+    texts = [["#### 5", "#### 5", "#### 4"], ["#### 1", "#### 48", "#### 2"], ["no"] * 3, ["#### -1"] * 3]
+    results = results_of(problems, texts, tmp_path)
+    values = results.metrics
+    assert values["rules"]["strict"]["n"] == 12 and values["rules"]["strict"]["correct"] == 6
+    assert values["rules"]["strict"]["accuracy"] == pytest.approx(0.5)
+    assert values["pass_at_k"]["1"] == pytest.approx(0.5)
+    assert values["pass_at_k"]["3"] == pytest.approx(0.75)
+    assert values["maj_at_k"]["3"] == pytest.approx((1 + 1 / 3 + 0 + 1) / 4)
+    assert values["health"]["identical_problems"] == 0.5
+    assert "avg@3, T=0.7, 0-shot CoT" in results.headline
+    assert list(tables.at_k(results).index) == [1, 2, 3]
+
+
+def test_a_failed_request_leaves_its_problem_out(problems, tmp_path):  # traps.md 4.36
+    texts = [["#### 5", None], ["#### 48", "#### 48"], ["#### 1", "#### 2"], ["#### -1", "#### -1"]]
+    values = results_of(problems, texts, tmp_path).metrics
+    assert values["health"]["failed"] == 1
+    assert values["rules"]["strict"]["n_problems"] == 3
+    assert values["rules"]["strict"]["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_all_failed_is_undefined_and_not_zero(problems, tmp_path):
+    results = results_of(problems, [[None]] * 4, tmp_path)
+    assert results.metrics["rules"]["strict"]["accuracy"] is None
+    assert results.headline.endswith("= undefined")
+    assert report.save(results).exists()
+
+
+def test_all_right_has_an_interval_of_some_width(problems, tmp_path):
+    texts = [["#### 5"], ["#### 48"], ["#### 1,200"], ["#### -1"]]
+    strict = results_of(problems, texts, tmp_path).metrics["rules"]["strict"]
+    assert strict["accuracy"] == 1 and strict["ci_low"] < 0.7 and strict["ci_high"] == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "gsm8k acc (test@1, 8-shot CoT) = 0.8730"),
+        ({"complete": False, "n_scored": 40}, "gsm8k subset acc (test@1, 8-shot CoT, 40 of 1319 problems) = 0.8730"),
+        (
+            {"complete": False, "name": "classroom", "n_scored": 112, "n_total": 112},
+            "classroom acc (test@1, 8-shot CoT, 112 of 112 problems, the bundled teaching set, not GSM8K) = 0.8730",
+        ),
+    ],
+)
+def test_headline_states_protocol_and_what_it_is(changes, expected):
+    dataset = {"name": "gsm8k", "complete": True, "n_scored": 1319, "n_total": 1319}
+    values = {
+        "dataset": dataset | changes,
+        "protocol": {"label": "test@1, 8-shot CoT", "headline_rule": "strict"},
+        "rules": {"strict": {"accuracy": 0.873}},
+    }
+    assert summary.headline(values) == expected
+    assert ("gsm8k acc" in expected) == dataset["complete"] if not changes else "gsm8k acc" not in expected
+
+
+@pytest.mark.parametrize(
+    ("options", "label", "rule"),
+    [
+        ({}, "test@1, 0-shot CoT", "strict"),
+        ({"prompt": "wei_8shot"}, "test@1, 8-shot CoT", "flexible"),
+        ({"prompt": "train_kshot", "shots": 4}, "test@1, 4-shot CoT", "strict"),
+        ({"prompt": "wei_8shot", "headline_rule": "strict"}, "test@1, 8-shot CoT", "strict"),
+        ({"temperature": 0.7, "n_samples": 8}, "avg@8, T=0.7, 0-shot CoT", "strict"),
+        ({"temperature": 0.7}, "avg@1, T=0.7, 0-shot CoT", "strict"),  # one draw is not greedy
+    ],
+)
+def test_protocol_label_and_rule(options, label, rule):
+    config = RunConfig(**options)
+    protocol = summary.protocol_of(config, {"chat": False}, summary.headline_rule(config))
+    assert protocol["label"] == label and protocol["headline_rule"] == rule
+
+
+def test_metrics_come_from_the_files_alone(replay_config):
+    first = evaluate(replay_config)
+    text = (first.run.folder / "metrics.json").read_text()
+    again = summary.summarise(first.run, replay_config)
+    assert again.metrics == first.metrics and (first.run.folder / "metrics.json").read_text() == text
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in metrics.json"))
+
+
+def test_missing_samples_are_said(replay_config):
+    results = evaluate(replay_config)
+    (results.run.folder / "samples.jsonl").write_text("")
+    with pytest.raises(RunError, match="lacks 4 of 4 samples"):
+        summary.score_run(results.run, replay_config, results.problems)
+
+
+def test_frame_is_tidy(problems):
+    samples = [Sample(problem.id, 0, "#### 5", "stop") for problem in problems]
+    table = frame(problems, samples, score_all(problems, samples), "a run")
+    assert len(table) == 8 and list(table["rule"].unique()) == ["strict", "flexible"]
+    matrix = summary.verdicts(table[table["rule"] == "strict"], 1)
+    assert np.array_equal(matrix[:, 0], [1, 0, 0, 0])
+
+
+def test_resuming_asks_for_what_is_missing_only(replay_config, monkeypatch):  # traps.md 4.33
+    evaluate(replay_config)
+    source, problems = data.load_for(replay_config)
+    run = sampling.begin(replay_config, source, problems)
+    monkeypatch.setattr(sampling, "open_sampler", lambda config: pytest.fail("a model was loaded for nothing"))
+    form = sampling.PromptFormat("as_stored", "{question}", (), "x", "x")
+    monkeypatch.setattr(type(form), "sha256", run.read_json("config.json")["inputs"]["prompt_sha256"])
+    done = sampling.fill(run, replay_config, problems, form)
+    assert (done.requested, done.on_disk, done.generated) == (4, 4, 0)

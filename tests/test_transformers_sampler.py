@@ -1,0 +1,161 @@
+"""The local engine, on a tiny random model for the rules and on SmolLM2 for the whole path."""
+
+from decimal import Decimal
+
+import pytest
+
+from gsm8k_nb.config import SMOLLM2, RunConfig
+from gsm8k_nb.records import Problem
+from gsm8k_nb.samplers import Request, SamplerError, open_sampler
+
+torch = pytest.importorskip("torch", reason="the transformers extra is not installed")
+from gsm8k_nb.samplers import transformers as engine  # noqa: E402
+from gsm8k_nb.samplers.loading import choose_device, choose_dtype, load_model  # noqa: E402
+
+QUESTIONS = ["One pen?", "Two pens and a box of them, how many is that?", "Three?", "What about four pens then?"]
+
+
+def requests(prompts=QUESTIONS, index: int = 0) -> list[Request]:
+    return [
+        Request(Problem(f"test-{i:04d}", text, "#### 1", Decimal(1)), index, text) for i, text in enumerate(prompts)
+    ]
+
+
+def options(tiny_model, **changes) -> RunConfig:
+    values = {"model": str(tiny_model), "dtype": "float32", "device": "cpu", "max_new_tokens": 12}
+    return RunConfig(**values | changes)
+
+
+def texts(config: RunConfig, todo=None, stop=()) -> dict[tuple[str, int], str]:
+    found = [one for batch in open_sampler(config).sample(todo or requests(), stop) for one in batch]
+    return {(one.problem_id, one.sample_index): one.text for one in found}
+
+
+def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):  # traps.md 2.15, 2.16
+    sampler = open_sampler(options(tiny_model))
+    model, tokenizer = load_model(options(tiny_model))
+    for request in requests():
+        ids = engine.encode(tokenizer, request.prompt)
+        for _ in range(12):
+            logits = model(torch.tensor([ids])).logits[0, -1]
+            ids.append(int(logits.argmax()))
+            if ids[-1] == tokenizer.eos_token_id:
+                break
+        [[sample]] = list(sampler.sample([request], ()))
+        n_prompt = sample.prompt_tokens
+        assert sample.text == engine.decode(tokenizer, ids[n_prompt:])
+        assert sample.completion_tokens == len(ids) - n_prompt
+    assert sampler.describe()["sampling"] == {"method": "greedy", "max_new_tokens": 12, "repetition_penalty": 1.0}
+
+
+def test_padding_changes_no_answer(tiny_model):  # traps.md 2.13
+    assert texts(options(tiny_model, batch_size=1)) == texts(options(tiny_model, batch_size=4))
+
+
+def test_exactly_one_bos(tiny_model):  # traps.md 2.1, 2.2
+    _, tokenizer = load_model(options(tiny_model))
+    plain = engine.encode(tokenizer, "Hello")
+    chat = engine.encode(tokenizer, [{"role": "user", "content": "Hello"}])  # its template writes a BOS of its own
+    for ids in (plain, chat):
+        assert ids[0] == tokenizer.bos_token_id and tokenizer.bos_token_id not in ids[1:]
+    assert engine.decode(tokenizer, chat) == "[user]Hello[assistant]"  # traps.md 2.3
+
+
+def test_a_draw_depends_on_seed_problem_and_sample_alone(tiny_model):
+    config = options(tiny_model, temperature=0.9, n_samples=2)
+    together = texts(config, requests() + requests(index=1))
+    alone = texts(options(tiny_model, temperature=0.9, n_samples=2, batch_size=1), list(reversed(requests(index=1))))
+    assert all(together[key] == text for key, text in alone.items())
+    assert len(set(together.values())) > len(QUESTIONS)  # the two samples of a problem differ
+    assert texts(config.model_copy(update={"seed": 1})) != texts(config)
+
+
+def test_draws_follow_the_distribution():
+    config = RunConfig(temperature=0.5, top_k=3, n_samples=2)
+    logits = torch.tensor([[2.0, 1.0, 0.5, -1.0]])
+    expected = torch.softmax(logits[0, :3] / 0.5, -1)
+    n = 4000
+    drawn = engine.SeededDraw(config, list(range(n)), torch.device("cpu"))(None, logits.repeat(n, 1)).argmax(-1)
+    shares = torch.bincount(drawn, minlength=4) / n
+    assert shares[3] == 0
+    assert torch.allclose(shares[:3], expected, atol=4 * 0.5 / n**0.5)
+
+
+def test_stop_strings_cut_and_are_counted(tiny_model):
+    whole = texts(options(tiny_model, max_new_tokens=24))
+    for (name, _), text in whole.items():
+        if len(text) < 6:
+            continue
+        stop = text[3:5]
+        request = [one for one in requests() if one.problem.id == name]
+        [[sample]] = list(open_sampler(options(tiny_model, max_new_tokens=24)).sample(request, (stop,)))
+        assert sample.text == text[: text.find(stop)]
+        assert sample.finish_reason == "stop" and sample.completion_tokens < 24
+
+
+def test_length_is_said_and_limits_new_tokens_only(tiny_model):  # traps.md 2.12, 2.27
+    [[sample]] = list(open_sampler(options(tiny_model, max_new_tokens=3)).sample(requests()[:1], ()))
+    assert (sample.finish_reason, sample.completion_tokens) == ("length", 3)
+    with pytest.raises(SamplerError, match=r"context is 2048; lower max_new_tokens to \d+"):
+        list(open_sampler(options(tiny_model, max_new_tokens=2045)).sample(requests(), ()))
+
+
+def test_out_of_memory_halves_the_batch_and_goes_on(tiny_model, monkeypatch):
+    sampler = open_sampler(options(tiny_model, batch_size=4))
+    generate, sizes = sampler.model.generate, []
+
+    def limited(ids, **rest):
+        sizes.append(len(ids))
+        if len(ids) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return generate(ids, **rest)
+
+    monkeypatch.setattr(sampler.model, "generate", limited)
+    done = [one for batch in sampler.sample(requests(), ()) for one in batch]
+    assert sizes == [4, 2, 1, 1, 1, 1] and len(done) == 4 and sampler.describe()["batch_size"] == 1
+
+    def never(ids, **rest):
+        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr(sampler.model, "generate", never)
+    with pytest.raises(SamplerError, match="batch of one"):
+        list(sampler.sample(requests(), ()))
+
+    def broken(ids, **rest):
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(sampler.model, "generate", broken)
+    with pytest.raises(RuntimeError, match="shapes"):
+        list(sampler.sample(requests(), ()))
+
+
+def test_device_and_dtype_choices():
+    assert choose_device("cpu").type == "cpu"
+    assert choose_dtype("float16", torch.device("cpu")) is torch.float16
+    assert choose_dtype("auto", torch.device("cpu")) in (torch.float32, torch.bfloat16)
+    if not torch.cuda.is_available():
+        with pytest.raises(SamplerError, match="'cuda' is not available here; use device: auto or cpu"):
+            choose_device("cuda")
+
+
+def test_a_model_that_cannot_be_had_says_what_to_do(tmp_path):
+    with pytest.raises(SamplerError, match="no such file or folder"):
+        load_model(RunConfig(model=str(tmp_path / "nothing")))
+    with pytest.raises(SamplerError, match="hub cannot be reached: give a local folder"):
+        load_model(RunConfig(model="nobody/no-such-model"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SamplerError, match="could not be loaded"):
+        load_model(RunConfig(model=str(tmp_path / "empty")))
+
+
+def test_smollm2_answers_from_its_gguf_file():
+    """The real model by the real path: package, GGUF, conversion cache, chat template, generation."""
+    config = RunConfig(model=SMOLLM2, max_new_tokens=24)
+    sampler = open_sampler(config)
+    assert sampler.has_chat_template and sampler.describe()["parameters"] == 134_515_008
+    prompt = [{"role": "user", "content": "What is the capital of France?"}]
+    problem = Problem("test-0000", "x", "#### 1", Decimal(1))
+    [[sample]] = list(sampler.sample([Request(problem, 0, prompt)], ()))
+    assert "Paris" in sample.text
+    ids = engine.encode(sampler.tokenizer, prompt)
+    assert ids[0] == sampler.tokenizer.bos_token_id and ids[1] != ids[0]
