@@ -279,7 +279,8 @@ def simulate(draws: int) -> None:
     methods = ("auto (default)", "percentile", "BCa", "Wilson", "Clopper-Pearson", "auto used")
     table(
         "Coverage of 95% intervals of an accuracy, one verdict a problem",
-        "Exact: summed over all counts of right answers, 10 000 resamples.",
+        "Exact: summed over all counts of right answers, 10 000 resamples. Where all problems agree, Wilson stands in for "
+        "a bootstrap. At n = 50 and p = 0.02 no interval can cover anything between 92.2% and 98.2%.",
         ("n", "p", *methods),
         coverage_rows(),
     )

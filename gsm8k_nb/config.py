@@ -27,7 +27,7 @@ PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
     "llama3_8shot": (8, 8, 8),
     "as_stored": (0, 32, 0),
 }
-# Raising these extends a run, and these decide only how, where or how fast it is made and read: none is in the run's id.
+# These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
 NOT_GENERATION = {
     "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "confidence", "n_resamples", "outputs_dir",
 }  # fmt: skip
@@ -131,7 +131,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def checked(cls, values: dict[str, Any]) -> "RunConfig":
-        """``RunConfig(**values)`` with every fault in one ``ConfigError``, a line each, nearest right names included."""
+        """``RunConfig(**values)`` with every fault in one ``ConfigError``, a line each, with the nearest right name."""
         try:
             return cls(**values)
         except ValidationError as error:
@@ -146,7 +146,7 @@ class RunConfig(BaseModel):
 
     @property
     def run_id(self) -> str:
-        """Name of the run folder: model slug, prompt, and 8 hex digits of a hash of all that can change a completion."""
+        """Name of the run folder: model slug, prompt, and 8 hex digits of a hash of what can change a completion."""
         values = self.model_dump(exclude=NOT_GENERATION) | {"shots": self.n_shots}
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{self.model_slug}-{self.prompt}-{digest[:8]}"
@@ -193,7 +193,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _coerce(value: Any, annotation: Any) -> Any:
-    """One parameter's value by its field's type; a value that does not fit is returned as it is, for pydantic to refuse."""
+    """One parameter's value by its field's type; what does not fit is returned as it is, for pydantic to refuse."""
     kinds = set(getattr(annotation, "__args__", ())) | {annotation}
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item()

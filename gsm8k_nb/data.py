@@ -163,8 +163,8 @@ def _hub_rows(config: str, split: str) -> list[dict[str, str]]:
         # The library raises a dozen unrelated kinds here (HTTP, DNS, cache, offline mode); all mean "not to be had".
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise DataError(
-            f"{HUB_ID} ({config}, {split}) could not be loaded from the hub: {reason}. Without a network, set data_path "
-            "to a JSONL copy of the official file, or dataset: classroom for the bundled set."
+            f"{HUB_ID} ({config}, {split}) could not be loaded from the hub: {reason}. Without a network, set "
+            "data_path to a JSONL copy of the official file, or dataset: classroom for the bundled set."
         ) from None
     return [{"question": row["question"], "answer": row["answer"]} for row in table]
 

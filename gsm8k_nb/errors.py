@@ -21,12 +21,12 @@ the others are slips of the authors. It cannot see a wrong reading of the proble
 out: most wrong answers are ``other``.
 
 **How precise it is.** The primary label of 60 wrong solutions that OpenAI released was checked by reading them: a
-seeded draw in strata, made after the faults found in three earlier draws had been mended. Right were: truncated 2 of
-2, no_answer 3 of 3, wrong_calculation 15 of 15, sign 4 of 4, one_step_short 9 of 12, one_step_long 8 of 8, factor 5
-of 7, copied 3 of 3, other 6 of 6. A wrong calculation is right where the equation is false as printed; in five of
-them it is a slip of writing, beside an annotation that is true. These solutions record no finish reason, so
-``truncated`` was checked only on texts that end in mid-expression. The small kinds are small there: ``sign`` has 5 in
-all, ``copied`` 3.
+seeded draw in strata, made after the faults found in three earlier draws had been mended (22 of the 60 had come up in
+those too, most of them of small kinds). Right were: truncated 2 of 2, no_answer 3 of 3, wrong_calculation 15 of 15,
+sign 4 of 4, one_step_short 9 of 12, one_step_long 8 of 8, factor 5 of 7, copied 3 of 3, other 6 of 6. A wrong
+calculation is right where the equation is false as printed; in five of them it is a slip of writing, beside an
+annotation that is true. These solutions record no finish reason, so ``truncated`` was checked only on texts that end
+in mid-expression. The small kinds are small there: ``sign`` has 5 in all, ``copied`` 3.
 """
 
 import re

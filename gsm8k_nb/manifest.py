@@ -1,4 +1,4 @@
-"""What a run was made with: the code, the packages, the machine. Facts for ``manifest.json``, gathered without imports."""
+"""What a run was made with: the code, the packages, the machine. Facts for ``manifest.json``."""
 
 import os
 import platform

@@ -1,7 +1,7 @@
 """Prompts: what the model is shown, where its text is cut, and what form its answer was asked for in.
 
-A ``PromptFormat`` keeps the three together, because most wrong scores come from pairing the template of one protocol with
-the stop strings or the answer pattern of another. ``zero_shot`` renders, as plain text, as
+A ``PromptFormat`` keeps the three together: wrong scores often come from pairing the template of one protocol with the
+stop strings or the answer pattern of another. ``zero_shot`` renders, as plain text, as
 
     Question: Janet's ducks lay 16 eggs ...
     Solve the problem step by step. End with a last line "#### <number>", ...

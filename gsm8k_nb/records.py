@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One word problem. ``id`` is its row in the official file (``test-0000``); ``answer`` the gold number, parsed once."""
+    """One word problem. ``id`` is its row in the official file (``test-0000``); ``answer`` its gold number."""
 
     id: str
     question: str
@@ -27,9 +27,9 @@ class Problem:
 class Sample:
     """One completion of one problem.
 
-    ``finish_reason`` is ``stop`` (the model or a stop string ended it), ``length`` (the token limit did) or what a server
-    says. ``error`` is set where the request failed: such a sample has no text, is never scored, and is asked for again.
-    ``seconds`` is the time of its batch divided by the batch's size.
+    ``finish_reason`` is ``stop`` (the model or a stop string ended it), ``length`` (the token limit did) or what a
+    server says. ``error`` is set where the request failed: such a sample has no text, is never scored, and is
+    asked for again. ``seconds`` is the time of its batch divided by the batch's size.
     """
 
     problem_id: str

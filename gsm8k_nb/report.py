@@ -213,7 +213,7 @@ def preformatted(text: str) -> str:
 def escape(text: str) -> str:
     """Text as HTML that shows exactly its characters; control characters as their pictures, dollars as entities.
 
-    MathJax, which notebooks load, reads ``$`` in any HTML output; an entity inside ``<pre>`` or ``<code>`` is left alone.
+    MathJax, which notebooks load, reads ``$`` in any HTML output; an entity inside ``<pre>`` is left alone.
     """
     return html.escape(_visible(text)).replace("$", "&#36;")
 

@@ -1,7 +1,8 @@
 """The run folder: everything that one run leaves, and the only place where its files are written.
 
     outputs/SmolLM2-135M-Instruct.Q4-1-zero_shot-443d2898/
-        config.json  problems.jsonl  samples.jsonl  scores.jsonl  metrics.json  manifest.json  tables/  figures/  report.html
+        config.json  problems.jsonl  samples.jsonl  scores.jsonl  metrics.json  manifest.json
+        tables/  figures/  report.html
 
 ``samples.jsonl`` is a journal: rows are only ever added, flushed to disk a batch at a time. Everything else can be made
 again from it and is written to a temporary file that is then renamed, so that a reader never meets half a file.

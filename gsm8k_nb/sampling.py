@@ -1,7 +1,7 @@
 """The one loop of a run: skip what is on disk, generate what is missing, append each batch.
 
-The same call starts a run, resumes one that was interrupted, extends one whose ``limit`` or ``n_samples`` was raised, and
-asks again for requests that failed. Where nothing is missing, no model is loaded.
+The same call starts a run, resumes one that was interrupted, extends one whose ``limit`` or ``n_samples`` was raised,
+and asks again for requests that failed. Where nothing is missing, no model is loaded.
 """
 
 import sys

@@ -123,13 +123,14 @@ def accuracy(results: Results) -> pd.DataFrame:
 
 
 def rules_crossed(results: Results) -> pd.DataFrame:
-    """How often ``strict`` and ``flexible`` agree on a sample: counts of right and wrong under each."""
+    """How ``strict`` and ``flexible`` agree, sample by sample: counts of each pair of verdicts."""
     keys = ["problem_id", "sample_index"]
     verdict = {
-        rule: results.of_rule(rule).set_index(keys)["correct"].map({True: "right", False: "wrong"})
+        rule: results.of_rule(rule).set_index(keys)["correct"].map({True: f"{rule} right", False: f"{rule} wrong"})
         for rule in ("strict", "flexible")
     }
-    return pd.crosstab(verdict["strict"].rename("strict"), verdict["flexible"].rename("flexible"))
+    counts = pd.crosstab(verdict["strict"].rename("samples"), verdict["flexible"].rename(None))
+    return counts.rename_axis(columns=None)
 
 
 def health(results: Results) -> pd.DataFrame:

@@ -142,7 +142,8 @@ def test_yaml_text_that_is_a_number_works(tmp_path, replay_config):  # traps.md 
 def test_a_real_model_end_to_end(tmp_path):
     """SmolLM2 from its package, through the front door, resumed without loading it again."""
     arguments = [
-        "-f", "params/smollm2.yaml", "-p", "limit", "2", "-p", "max_new_tokens", "16", "-p", "outputs_dir", str(tmp_path),
+        "-f", "params/smollm2.yaml", "-p", "limit", "2", "-p", "max_new_tokens", "16",
+        "-p", "outputs_dir", str(tmp_path),
     ]  # fmt: skip
     done = papermill("eval", tmp_path / "out.ipynb", *arguments)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -50,7 +50,7 @@ def sampled_runs(n, samples_a, samples_b, seed=0, gap=0.03):
 # --- known answers: Cobbe et al.'s released samples ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("system", "correct"), zip(SYSTEMS, (286, 515, 458, 742), strict=True))
+@pytest.mark.parametrize(("system", "correct"), list(zip(SYSTEMS, (286, 515, 458, 742), strict=True)))
 def test_released_accuracies(system, correct):
     interval = stats.accuracy_interval(released()[system])
     assert interval.estimate == pytest.approx(correct / 1319)
@@ -143,6 +143,14 @@ def test_bootstrap_matches_scipy(method, kind):
     assert result.low == pytest.approx(theirs.confidence_interval.low, abs=4 * error)
     assert result.high == pytest.approx(theirs.confidence_interval.high, abs=4 * error)
     assert theirs.standard_error == pytest.approx(result.standard_error, rel=0.05)
+
+
+def test_bca_corrects_bias_and_skewness_as_scipy_does():
+    scores = np.r_[np.linspace(0, 0.02, 18), 0.1, 0.3, 0.9]  # skewed: most problems hopeless, one nearly solved
+    ours = stats.accuracy_interval(scores, method="bca", n_resamples=100_000)
+    theirs = scipy_stats.bootstrap((scores,), np.mean, n_resamples=100_000, rng=np.random.default_rng(0))
+    assert ours.low == pytest.approx(theirs.confidence_interval.low, rel=0.02)
+    assert ours.high == pytest.approx(theirs.confidence_interval.high, rel=0.02)
 
 
 def test_counts_and_indices_draw_the_same_distribution(monkeypatch):

@@ -43,9 +43,10 @@ def test_score_is_pure_and_errors_are_unscored(problems):
     assert score_all(problems, [Sample("other-0000", 0, "#### 5")]) == []
 
 
-def test_steps_are_annotations_or_lines(problems):
+def test_steps_are_the_solutions_lines(problems, official):
     assert [steps(problem) for problem in problems] == [1, 2, 1, 3]
-    assert steps(Problem("a", "q", "First.\nSecond.\n#### 3", problems[0].answer)) == 2
+    counts = [steps(problem) for problem in data.load(path=str(official / "test.jsonl"))]
+    assert (min(counts), max(counts), counts.count(2)) == (2, 11, 326)
 
 
 def test_several_samples_a_problem(problems, tmp_path):

@@ -3,7 +3,7 @@
 Two kinds of row are known, told apart by their keys:
 
     {"problem_id": "test-0000", "sample_index": 0, "text": "...", "finish_reason": "stop", ...}           our own
-    {"question": "Janet's ...", "ground_truth": "...", "6b_finetuning": {"is_correct": false, "solution": "..."}}  OpenAI's
+    {"question": "Janet's ...", "ground_truth": "..", "6b_finetuning": {"is_correct": false, "solution": ".."}} OpenAI's
 
 OpenAI's rows are matched to problems by the text of the question. A replay's protocol is its source's: that of the run
 folder it was read from, or the one that ``protocol_label`` states; it never borrows another's.

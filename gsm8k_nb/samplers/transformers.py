@@ -1,7 +1,7 @@
-"""A local model through Hugging Face transformers: hub id, local folder, GGUF file, or a GGUF inside an installed package.
+"""A local model through Hugging Face transformers: hub id, folder, GGUF file, or a GGUF in an installed package.
 
 What is done so that a score means what it says:
-- every sampling field is sent explicitly, and the model's own ``generation_config`` is replaced, so nothing is inherited;
+- every sampling field is sent explicitly, the model's own ``generation_config`` is replaced, so nothing is inherited;
 - exactly one BOS where the tokenizer adds one, none where it does not, template or not;
 - left padding with an attention mask, prompts sorted by length;
 - a random draw depends on (seed, problem, sample) alone, not on the batch it happened to be in.
@@ -32,7 +32,7 @@ class TransformersSampler:
         self.has_chat_template = bool(self.tokenizer.chat_template)
         self.eos_ids = _eos_ids(self.model, self.tokenizer)
         self.pad_id = _pad_id(self.tokenizer, self.eos_ids)
-        # generate() fills fields that the caller left unset from the model's own file; an empty one leaves nothing to fill.
+        # generate() fills fields that the caller left unset from the model's own file; an empty one has nothing.
         self.model.generation_config = GenerationConfig()
         self.batch_size = config.batch_size
 
@@ -129,8 +129,8 @@ class TransformersSampler:
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if limit and longest + self.config.max_new_tokens > limit:
             raise SamplerError(
-                f"max_new_tokens: the longest prompt has {longest} tokens and {self.config.max_new_tokens} new ones are "
-                f"allowed, but the model's context is {limit}; lower max_new_tokens to {max(limit - longest, 0)} or less"
+                f"max_new_tokens: the longest prompt has {longest} tokens and {self.config.max_new_tokens} new ones "
+                f"are allowed, but the model's context is {limit}; lower max_new_tokens to {max(limit - longest, 0)}"
             )
 
     def _halve_batch(self, error: Exception) -> None:
@@ -140,8 +140,8 @@ class TransformersSampler:
             raise error
         if self.batch_size == 1:
             raise SamplerError(
-                "out of memory with a batch of one: choose a smaller model, dtype: bfloat16, fewer max_new_tokens, or a "
-                "device with more memory"
+                "out of memory with a batch of one: choose a smaller model, dtype: bfloat16, fewer max_new_tokens, or "
+                "a device with more memory"
             ) from error
         self.batch_size //= 2
         if self.model.device.type == "cuda":
