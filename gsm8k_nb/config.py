@@ -29,7 +29,7 @@ PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
 }
 # These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
 NOT_GENERATION = {
-    "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "confidence", "n_resamples", "outputs_dir",
+    "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples", "outputs_dir",
 }  # fmt: skip
 _MISSING = {"", "none", "null", "~"}
 _NOTEBOOK_NAMES = {"In", "Out"}  # IPython's own lists, in every notebook's namespace
@@ -82,6 +82,10 @@ class RunConfig(BaseModel):
     headline_rule: Literal["auto", "strict", "flexible", "official"] = Field(
         "auto",
         description="rule of the headline: auto (strict where the prompt asks for ####), strict, flexible, official",
+    )
+    rules: Literal["auto", "all", "both"] = Field(
+        "auto",
+        description="rules to score by: both (strict and flexible), all (peers' too), auto (all, if not too many)",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals")
     n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")

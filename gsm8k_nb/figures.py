@@ -5,6 +5,7 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from gsm8k_nb.scoring import DEFAULT_RULES
 from gsm8k_nb.summary import Results, by_steps
 
 WIDTH_IN = 5.0  # inches: one column of a page, one screen of a notebook
@@ -70,17 +71,47 @@ def length_by_verdict(results: Results) -> Figure:
     return figure
 
 
+def accuracy_by_rule(results: Results) -> Figure:
+    """Accuracy under every rule over the same completions, the two rules of this package first, with intervals."""
+    scored = {name: values for name, values in results.metrics["rules"].items() if values["accuracy"] is not None}
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.24 * len(scored)), layout="constrained")
+        axes = figure.subplots()
+        for place, (name, values) in enumerate(scored.items()):
+            low, middle, high = (100 * values[key] for key in ("ci_low", "accuracy", "ci_high"))
+            color = RIGHT if name in DEFAULT_RULES else GREY
+            axes.errorbar(
+                middle, place, xerr=[[max(middle - low, 0)], [max(high - middle, 0)]], fmt="o", color=color, capsize=3
+            )
+        axes.set_yticks(range(len(scored)), scored)
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        axes.set_xlabel("accuracy, %")
+        axes.set_title("The same completions under each rule", loc="left")
+    return figure
+
+
 def curves_over_k(results: Results) -> Figure:
-    """pass@k and maj@k against k, from the one pool of N samples a problem."""
+    """pass@k, maj@k and pass^k against k, from the one pool of N samples a problem, with intervals at powers of two."""
+    lines = (
+        ("pass_at_k", RIGHT, "o-", "pass@k"),
+        ("maj_at_k", WRONG, "s-", "maj@k"),
+        ("pass_hat_k", GREY, "^-", "pass^k"),
+    )
     with rc_context(STYLE):
         figure, axes = _figure()
-        for name, color, label in (("pass_at_k", RIGHT, "pass@k"), ("maj_at_k", WRONG, "maj@k")):
-            curve = results.metrics[name]
-            axes.plot(
-                [int(k) for k in curve], [100 * value for value in curve.values()], ".-", color=color, label=label
+        for name, color, mark, label in lines:
+            ends = results.metrics["intervals_at_k"].get(name, {})
+            middle = [100 * results.metrics[name][k] for k in ends]
+            reach = [[max(100 * (results.metrics[name][k] - low), 0) for k, (low, _) in ends.items()],
+                     [max(100 * (high - results.metrics[name][k]), 0) for k, (_, high) in ends.items()]]  # fmt: skip
+            axes.errorbar(
+                [int(k) for k in ends], middle, yerr=reach, fmt=mark, color=color, markersize=4, capsize=2, label=label
             )
+        axes.set_xscale("log", base=2)
         axes.set_xlabel("k samples")
-        axes.set_ylabel("problems solved, %")
+        axes.set_ylabel("problems, %")
+        axes.set_ylim(bottom=0)
         axes.set_title(f"From one pool of {results.config.n_samples} samples a problem", loc="left")
         axes.legend()
     return figure

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from importlib import resources
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
@@ -31,12 +32,16 @@ _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"
 FIGURES = {
     "accuracy_by_steps": (figures.accuracy_by_steps, "Accuracy with intervals against the number of solution steps"),
     "length_by_verdict": (figures.length_by_verdict, "Histogram of completion lengths, right and wrong apart"),
+    "accuracy_by_rule": (figures.accuracy_by_rule, "Accuracy of the same completions under each answer rule"),
 }
 TABLES = {
     "accuracy": tables.accuracy,
     "health": tables.health,
     "by_steps": tables.by_steps,
     "rules_crossed": tables.rules_crossed,
+    "by_rule": tables.by_rule,
+    "disagreements": tables.disagreements,
+    "error_kinds": tables.error_kinds,
 }
 
 
@@ -44,6 +49,7 @@ def save(results: Results) -> Path:
     """Write every table (CSV, LaTeX), every figure (PNG, PDF) and ``report.html``; returns the report's path."""
     for name, table in run_tables(results).items():
         save_table(results.run, name, table)
+    results.run.write_text("tables/disagreeing_samples.csv", tables.disagreeing_samples(results).to_csv())
     images = {name: save_figure(results.run, name, figure) for name, (figure, _) in run_figures(results).items()}
     page = results.run.write_text("report.html", render_html(results, images))
     made = results.run.read_json("manifest.json")
@@ -136,6 +142,36 @@ def _example(problem: Problem, row) -> str:
     )
 
 
+def show_disagreements(results: Results, a: str = "strict", b: str = "flexible", n: int = N_EXAMPLES) -> HTML:
+    """Completions on which two rules give another verdict: all their ids, and the first ``n`` texts in full."""
+    return HTML(disagreement_html(tables.disagreeing_samples(results), a, b, n))
+
+
+def disagreement_html(samples: pd.DataFrame, a: str, b: str, n: int) -> str:
+    """The block of ``show_disagreements``, from ``tables.disagreeing_samples``."""
+    right = {rule: samples[rule].str.endswith("(right)") for rule in (a, b)}
+    apart = samples[right[a] != right[b]]
+    if not len(apart):
+        return f"<p>{escape(a)} and {escape(b)} agree on every completion.</p>"
+    ids = ", ".join(f"{problem}/{index}" for problem, index in apart.index)
+    blocks = [
+        f"<p>{escape(problem)}/{index}: {escape(a)} read {escape(row[a])}, {escape(b)} read {escape(row[b])}, "
+        f"gold {escape(row['gold'])}</p>{preformatted(row['text'] if isinstance(row['text'], str) else '')}"
+        for (problem, index), row in apart.head(n).iterrows()
+    ]
+    return f"<p>{len(apart)} completions: {escape(ids)}</p>" + "".join(blocks)
+
+
+def disagreeing_pairs(results: Results) -> list[dict[str, str]]:
+    """A block for every pair of rules that disagree somewhere, the first text of each in full."""
+    samples, counts = tables.disagreeing_samples(results), tables.disagreements(results)
+    return [
+        {"title": f"{a} against {b}: {counts.loc[a, b]}", "html": disagreement_html(samples, a, b, 1)}
+        for a, b in combinations(counts.index, 2)
+        if counts.loc[a, b]
+    ]
+
+
 def how_to_repeat(results: Results) -> HTML:
     """The command that makes this run again, and how to cite what it rests on."""
     return HTML(preformatted(repeat_text(results)))
@@ -178,6 +214,7 @@ def render_html(results: Results, images: dict[str, str]) -> str:
             prompt=show_prompt(results.run).data,
             right=examples(results, True, N_EXAMPLES),
             wrong=examples(results, False, N_EXAMPLES),
+            pairs=disagreeing_pairs(results),
             repeat=repeat_text(results),
         )
     )

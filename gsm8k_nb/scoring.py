@@ -6,13 +6,25 @@ No answer found is wrong; a failed request is neither right nor wrong.
 """
 
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 
 import pandas as pd
 
-from gsm8k_nb.answers import judge
+from gsm8k_nb.answers import RULES, judge
 from gsm8k_nb.records import Problem, Sample, Score
 
 DEFAULT_RULES = ("strict", "flexible")
+MANY = 20_000  # completions, above which only the default rules are scored unless all are asked for
+
+
+def rules_to_score(which: str, headline: str, n_samples: int) -> tuple[str, ...]:
+    """Names of the rules to score by, strict and flexible first: ``both``, ``all``, or ``auto`` by the samples' number.
+
+    ``math_verify`` is among them where its package is installed.
+    """
+    if which == "both" or (which == "auto" and n_samples > MANY):
+        return DEFAULT_RULES if headline in DEFAULT_RULES else (*DEFAULT_RULES, headline)
+    return tuple(name for name in RULES if name != "math_verify" or find_spec("math_verify"))
 
 
 def score(problem: Problem, sample: Sample, rules: Sequence[str] = DEFAULT_RULES) -> list[Score]:

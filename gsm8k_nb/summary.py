@@ -8,20 +8,22 @@ Every number is computed from the files of the run folder alone, so the same fil
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gsm8k_nb import metrics, stats
+from gsm8k_nb import errors, metrics, stats
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import HUB_ID, HUB_REVISION, N_TEST
 from gsm8k_nb.prompts import FORMATS
 from gsm8k_nb.records import Problem, Sample, Score
 from gsm8k_nb.runs import Run, RunError
-from gsm8k_nb.scoring import DEFAULT_RULES, frame, score_all
+from gsm8k_nb.scoring import frame, rules_to_score, score_all
 
 WARN_ABOVE = 0.01  # a share of truncated, empty, unread or failed completions above this is a fault of the run
 
@@ -53,8 +55,7 @@ class Results:
 def score_run(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[Score]:
     """Score every sample that the parameters ask for and write ``scores.jsonl``. The texts are never touched."""
     samples = wanted_samples(run, config, problems)
-    rule = headline_rule(config)
-    rules = DEFAULT_RULES if rule in DEFAULT_RULES else (*DEFAULT_RULES, rule)
+    rules = rules_to_score(config.rules, headline_rule(config), len(samples))
     scores = score_all(problems, samples, rules)
     run.write_records("scores.jsonl", scores)
     return scores
@@ -94,13 +95,17 @@ def compute_metrics(
     health = _health(table[table["rule"] == rule], config, len(problems))
     dataset = _dataset(config, inputs, len(problems), health)
     protocol = protocol_of(config, inputs, rule)
-    scored = _complete_rows(matrices[rule])
+    curves = at_k(table[table["rule"] == rule], problems, config)
     values = {
         "dataset": dataset,
         "protocol": protocol,
         "rules": rules,
-        "pass_at_k": _pass_at_k(scored),
-        "maj_at_k": _maj_at_k(table[table["rule"] == rule], problems, config.n_samples),
+        "pass_at_k": curves["pass_at_k"],
+        "maj_at_k": curves["maj_at_k"],
+        "pass_hat_k": curves["pass_hat_k"],
+        "test_at_n": curves["test_at_n"],
+        "intervals_at_k": curves["intervals"],
+        "errors": _error_counts(problems, table[table["rule"] == rule]),
         "health": health,
     }
     return {"headline": headline(values)} | values
@@ -247,23 +252,59 @@ def _dataset(config: RunConfig, inputs: dict[str, Any], n: int, health: dict[str
     }
 
 
-def _pass_at_k(matrix: np.ndarray) -> dict[str, float]:
-    """Unbiased pass@k for every k up to N (Chen et al. 2021, eq. 1), over problems whose samples were all scored."""
-    if not len(matrix):
-        return {}
-    curve = metrics.pass_curve(matrix.astype(bool)).mean(axis=0)
-    return {str(k): float(value) for k, value in enumerate(curve, start=1)}
+def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> dict[str, Any]:
+    """Metrics over k from the one pool of N samples a problem, each the mean over problems, keyed by k as text.
+
+    ``pass_at_k``: at least one of k right, unbiased (Chen et al. 2021, eq. 1). ``maj_at_k``: the most frequent answer
+    of k right, expected over k-subsets and ties (Wang et al. 2022), k >= 2. ``pass_hat_k``: all k right. ``test_at_n``:
+    any of the N right, the older estimate (Cobbe et al. 2021). ``intervals`` resample problems.
+    A problem with a failed request is left out; where none is left, all are empty.
+    """
+    whole = rows[~rows["problem_id"].isin(rows.loc[rows["error"].notna(), "problem_id"])]
+    if not len(whole):
+        return {"pass_at_k": {}, "maj_at_k": {}, "pass_hat_k": {}, "test_at_n": None, "intervals": {}}
+    matrix = verdicts(whole, config.n_samples).astype(bool)
+    golds = {problem.id: problem.answer for problem in problems}
+    ids = whole["problem_id"].to_numpy()[:: config.n_samples]
+    answers = whole["predicted"].to_numpy().reshape(matrix.shape)
+    answers = [[None if pd.isna(answer) else answer for answer in row] for row in answers]
+    curves = {
+        "pass_at_k": metrics.pass_curve(matrix),
+        "maj_at_k": metrics.maj_curve(answers, [golds[name] for name in ids]),
+        "pass_hat_k": metrics.pass_hat_curve(matrix),
+    }
+    means = {name: {str(k): float(v) for k, v in enumerate(c.mean(axis=0), 1)} for name, c in curves.items()}
+    del means["maj_at_k"]["1"]  # a vote of one is no vote
+    shown = [k for k in range(1, config.n_samples + 1) if k & (k - 1) == 0 or k == config.n_samples]  # for tables
+    intervals = {
+        name: {str(k): _ends(_interval(curve[:, [k - 1]], config)) for k in shown if str(k) in means[name]}
+        for name, curve in curves.items()
+    }
+    return means | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals": intervals}
 
 
-def _maj_at_k(rows: pd.DataFrame, problems: Sequence[Problem], n_samples: int) -> dict[str, float]:
-    """Expected maj@k for every k from 2 to N (Wang et al. 2022); failed problems are left out."""
-    if n_samples == 1:
-        return {}
-    groups = rows.groupby("problem_id", sort=False)
-    whole = {name: list(group["predicted"]) for name, group in groups if group["error"].isna().all()}
-    if not whole:
-        return {}
-    golds = [problem.answer for problem in problems if problem.id in whole]
-    answers = [whole[problem.id] for problem in problems if problem.id in whole]
-    curve = metrics.maj_curve(answers, golds).mean(axis=0)
-    return {str(k): float(value) for k, value in enumerate(curve, start=1) if k > 1}
+def _ends(interval: stats.Interval) -> list[float]:
+    return [float(interval.low), float(interval.high)]
+
+
+def _error_counts(problems: Sequence[Problem], rows: pd.DataFrame) -> dict[str, int]:
+    """How many wrong samples are of each kind, by their primary kind."""
+    return dict(Counter(report.kind for report in error_reports(problems, rows)))
+
+
+def error_reports(problems: Sequence[Problem], rows: pd.DataFrame) -> list[errors.ErrorReport]:
+    """The error analysis of every wrong sample among one rule's rows."""
+    by_id = {problem.id: problem for problem in problems}
+    wrong = rows[rows["correct"].map(lambda verdict: verdict is False)]
+    return [
+        errors.classify(
+            by_id[row.problem_id],
+            Sample(row.problem_id, row.sample_index, _or_none(row.text), _or_none(row.finish_reason)),
+            None if _or_none(row.predicted) is None else Decimal(row.predicted),
+        )
+        for row in wrong.itertuples()
+    ]
+
+
+def _or_none(value: Any) -> Any:
+    return None if pd.isna(value) else value

@@ -5,13 +5,14 @@ from typing import Any
 
 import pandas as pd
 
-from gsm8k_nb import summary
+from gsm8k_nb import errors, summary
+from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run, Sampled
-from gsm8k_nb.scoring import steps
+from gsm8k_nb.scoring import DEFAULT_RULES, steps
 from gsm8k_nb.summary import WARN_ABOVE, Results
 
 
@@ -104,7 +105,7 @@ def made_with(run: Run) -> pd.DataFrame:
 
 
 def accuracy(results: Results) -> pd.DataFrame:
-    """Accuracy under each rule, in percent, with its interval and the way it was computed."""
+    """Accuracy under strict, flexible and the headline's rule, in percent, with its interval and how that was made."""
     level = f"{results.config.confidence:.0%} interval"
     rows = [
         {
@@ -118,8 +119,63 @@ def accuracy(results: Results) -> pd.DataFrame:
             "method": values["interval"],
         }
         for name, values in results.metrics["rules"].items()
+        if name in (*DEFAULT_RULES, results.headline_rule)
     ]
     return pd.DataFrame(rows).set_index("rule")
+
+
+def by_rule(results: Results) -> pd.DataFrame:
+    """Accuracy under every rule that was scored, over the same completions: what another tool would have reported."""
+    level = f"{results.config.confidence:.0%} interval"
+    rows = [
+        (
+            name,
+            values["correct"],
+            _percent(values["accuracy"]),
+            _interval(values["ci_low"], values["ci_high"]),
+            values["no_answer"],
+            RULES[name].description,
+        )
+        for name, values in results.metrics["rules"].items()
+    ]
+    return pd.DataFrame(rows, columns=["rule", "right", "accuracy %", level, "no number", "how it reads"]).set_index(
+        "rule"
+    )
+
+
+def disagreements(results: Results) -> pd.DataFrame:
+    """The extractor matrix: on how many completions each pair of rules gives another verdict."""
+    verdict = verdict_by_rule(results)
+    counts = {a: {b: int((verdict[a] != verdict[b]).sum()) for b in verdict} for a in verdict}
+    return pd.DataFrame(counts, index=list(verdict)).rename_axis("rule")
+
+
+def disagreeing_samples(results: Results) -> pd.DataFrame:
+    """Every completion on which not all rules agree: what each rule read, with its verdict, and the text."""
+    verdict = verdict_by_rule(results)
+    mixed = verdict.index[verdict.nunique(axis=1) > 1]
+    keys = ["problem_id", "sample_index"]
+    rows = results.frame.set_index(keys)
+    rows = rows[rows.index.isin(mixed)].assign(
+        reading=lambda one: one["predicted"].fillna("none") + one["correct"].map({True: " (right)", False: " (wrong)"})
+    )
+    readings = rows.reset_index().pivot(index=keys, columns="rule", values="reading").reindex(columns=list(verdict))
+    about = rows[~rows.index.duplicated()][["gold", "text"]]
+    return about[["gold"]].join(readings).join(about[["text"]])
+
+
+def verdict_by_rule(results: Results) -> pd.DataFrame:
+    """Verdicts of the scored completions, (problem_id, sample_index) by rule, in the order of the rules."""
+    rows = results.frame.dropna(subset=["correct"])
+    wide = rows.pivot(index=["problem_id", "sample_index"], columns="rule", values="correct")
+    return wide[[name for name in results.metrics["rules"] if name in wide]].astype(bool)
+
+
+def error_kinds(results: Results) -> pd.DataFrame:
+    """What is wrong in the wrong answers, as far as a program can tell: counts, examples and measured precision."""
+    table = errors.error_table(summary.error_reports(results.problems, results.of_rule()))
+    table["share"] = table["share"].map(_percent)
+    return table.rename(columns={"share": "share %", "precision": "labels right when checked"}).set_index("kind")
 
 
 def rules_crossed(results: Results) -> pd.DataFrame:
@@ -158,11 +214,17 @@ def by_steps(results: Results) -> pd.DataFrame:
 
 
 def at_k(results: Results) -> pd.DataFrame:
-    """pass@k and maj@k in percent for powers of two up to N."""
-    passes, votes = results.metrics["pass_at_k"], results.metrics["maj_at_k"]
-    ks = [k for k in map(int, passes) if k & (k - 1) == 0 or k == len(passes)]
-    rows = [(k, _percent(passes[str(k)]), _percent(votes.get(str(k)))) for k in ks]
-    return pd.DataFrame(rows, columns=["k", "pass@k %", "maj@k %"]).set_index("k")
+    """pass@k, maj@k and pass^k in percent with intervals, for powers of two up to N and N itself."""
+    found, ends = results.metrics, results.metrics["intervals_at_k"]
+    rows = []
+    for k in ends.get("pass_at_k", {}):
+        row = {"k": int(k)}
+        for name, title in (("pass_at_k", "pass@k %"), ("maj_at_k", "maj@k %"), ("pass_hat_k", "pass^k %")):
+            row[title] = _percent(found[name].get(k))
+            row[f"{title[:-2]} interval"] = _interval(*ends[name].get(k, (None, None)))
+        rows.append(row)
+    titles = ["k", "pass@k %", "pass@k interval", "maj@k %", "maj@k interval", "pass^k %", "pass^k interval"]
+    return pd.DataFrame(rows, columns=titles).set_index("k")
 
 
 def warnings(results: Results) -> list[str]:

@@ -97,7 +97,7 @@ def exported_is_sound(book: Path) -> None:
     assert notebook.metadata.papermill.exception is None
     assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
     html, _ = HTMLExporter().from_notebook_node(notebook)
-    assert len(re.findall(r"<img[^>]+src=\"data:image/png", html)) == 2
+    assert len(re.findall(r"<img[^>]+src=\"data:image/png", html)) == 3
     sampling = next(cell for cell in notebook.cells if "sampling.fill" in cell.source)
     assert len(json.dumps(sampling.outputs)) < 100_000
 

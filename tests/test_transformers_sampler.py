@@ -70,17 +70,6 @@ def test_a_draw_depends_on_seed_problem_and_sample_alone(tiny_model):
     assert texts(config.model_copy(update={"seed": 1})) != texts(config)
 
 
-def test_draws_follow_the_distribution():
-    config = RunConfig(temperature=0.5, top_k=3, n_samples=2)
-    logits = torch.tensor([[2.0, 1.0, 0.5, -1.0]])
-    expected = torch.softmax(logits[0, :3] / 0.5, -1)
-    n = 4000
-    drawn = engine.SeededDraw(config, list(range(n)), torch.device("cpu"))(None, logits.repeat(n, 1)).argmax(-1)
-    shares = torch.bincount(drawn, minlength=4) / n
-    assert shares[3] == 0
-    assert torch.allclose(shares[:3], expected, atol=4 * 0.5 / n**0.5)
-
-
 def test_stop_strings_cut_and_are_counted(tiny_model):
     whole = texts(options(tiny_model, max_new_tokens=24))
     for (name, _), text in whole.items():

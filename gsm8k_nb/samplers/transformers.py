@@ -10,21 +10,27 @@ What is done so that a score means what it says:
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 import transformers
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError
+from gsm8k_nb.samplers import Request, SamplerError, engine
 from gsm8k_nb.samplers.loading import load_model
+
+PROBE_TOKENS = 1024  # of the text on which the engine is compared with the model before a run
+HAND_ON = 8  # samples go to the run folder in groups of so many
+
+Encoded = tuple[Request, list[int]]  # a request and its prompt as token ids
 
 
 class TransformersSampler:
-    """``model.generate`` in batches sorted by length."""
+    """The shared-prefix engine where it gives the model's own logits (tried, not guessed), else ``model.generate``."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
@@ -35,26 +41,30 @@ class TransformersSampler:
         # generate() fills fields that the caller left unset from the model's own file; an empty one has nothing.
         self.model.generation_config = GenerationConfig()
         self.batch_size = config.batch_size
+        self.fallback: str | None = None  # why the shared-prefix engine is not used
 
     def sample(self, requests: Sequence[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
-        encoded = [(request, encode(self.tokenizer, request.prompt)) for request in requests]
-        self._check_context(max((len(ids) for _, ids in encoded), default=0))
-        encoded.sort(key=lambda pair: len(pair[1]), reverse=True)  # the longest first: memory runs out at once or never
-        start = 0
-        while start < len(encoded):
-            batch = encoded[start : start + self.batch_size]
+        left = {(one.problem.id, one.sample_index): (one, encode(self.tokenizer, one.prompt)) for one in requests}
+        longest = max((len(ids) for _, ids in left.values()), default=0)
+        self._check_context(longest)
+        self.fallback = engine.supports(self.model, length=min(longest + self.config.max_new_tokens, PROBE_TOKENS))
+        make = self._shared_prefix if self.fallback is None else self._plain
+        while left:
+            # the longest first: memory runs out at once or never
+            todo = sorted(left.values(), key=lambda pair: -len(pair[1]))
             try:
-                samples = self._batch(batch, tuple(stop))
-            except (torch.OutOfMemoryError, RuntimeError) as error:
+                for samples in make(todo, tuple(stop)):
+                    for sample in samples:
+                        del left[sample.problem_id, sample.sample_index]
+                    yield samples
+            except RuntimeError as error:  # torch.OutOfMemoryError is one
                 self._halve_batch(error)
-                continue
-            start += len(batch)
-            yield samples
 
     def describe(self) -> dict[str, Any]:
         template = self.tokenizer.chat_template
         return {
             "engine": f"transformers {transformers.__version__}, torch {torch.__version__}",
+            "attention": "shared prefix" if self.fallback is None else f"plain generate ({self.fallback})",
             "model_class": type(self.model).__name__,
             "model_commit": getattr(self.model.config, "_commit_hash", None),
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
@@ -75,34 +85,62 @@ class TransformersSampler:
         drawn = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k", "seed")}
         return {"method": "sampling"} | drawn | fixed
 
-    def _batch(self, batch: list[tuple[Request, list[int]]], stop: tuple[str, ...]) -> list[Sample]:
-        started = time.perf_counter()
-        width = max(len(ids) for _, ids in batch)
-        ids = torch.tensor([[self.pad_id] * (width - len(row)) + row for _, row in batch])
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for _, row in batch])
-        processors, criteria = LogitsProcessorList(), StoppingCriteriaList()
-        if self.config.temperature > 0:
-            seeds = [sample_seed(self.config.seed, request) for request, _ in batch]
-            processors.append(SeededDraw(self.config, seeds, self.model.device))
-        if stop:
-            criteria.append(StopStrings(self.tokenizer, stop, width))
-        with torch.inference_mode():
-            output = self.model.generate(
-                ids.to(self.model.device),
-                attention_mask=mask.to(self.model.device),
-                generation_config=self._generation_config(),
-                logits_processor=processors,
-                stopping_criteria=criteria,
-            )
-        texts = output[:, width:].tolist()
-        seconds = (time.perf_counter() - started) / len(batch)
-        return [
-            self._finish(request, len(row), text, stop, seconds)
-            for (request, row), text in zip(batch, texts, strict=True)
+    def _settings(self, stop: tuple[str, ...]) -> engine.EngineSettings:
+        config = self.config
+        return engine.EngineSettings(
+            max_new_tokens=config.max_new_tokens,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            top_k=config.top_k,
+            stop_token_ids=self.eos_ids,
+            stop_strings=stop,
+        )
+
+    def _shared_prefix(self, todo: list[Encoded], stop: tuple[str, ...]) -> Iterator[list[Sample]]:
+        """Samples as they end, handed on a few at a time."""
+        groups: dict[str, list[Encoded]] = {}
+        for pair in todo:
+            groups.setdefault(pair[0].problem.id, []).append(pair)
+        problems = list(groups.values())
+        asked = [
+            engine.Request(group[0][1], len(group), [sample_seed(self.config.seed, request) for request, _ in group])
+            for group in problems
         ]
+        ended: list[Sample] = []
+        started = time.perf_counter()
+        settings = self._settings(stop)
+        for one in engine.generate(self.model, asked, settings, tokenizer=self.tokenizer, batch_size=self.batch_size):
+            request, ids = problems[one.request][one.sample]
+            ended.append(self._finish(request, len(ids), one.token_ids, stop))
+            if len(ended) == HAND_ON:
+                yield _timed(ended, started)
+                ended, started = [], time.perf_counter()
+        if ended:
+            yield _timed(ended, started)
+
+    def _plain(self, todo: list[Encoded], stop: tuple[str, ...]) -> Iterator[list[Sample]]:
+        """``model.generate`` on left-padded batches of prompts of like length."""
+        for start in range(0, len(todo), self.batch_size):
+            batch = todo[start : start + self.batch_size]
+            started = time.perf_counter()
+            width = max(len(ids) for _, ids in batch)
+            ids = torch.tensor([[self.pad_id] * (width - len(row)) + row for _, row in batch])
+            mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for _, row in batch])
+            settings = self._settings(stop)
+            seeds = [sample_seed(self.config.seed, request) for request, _ in batch]
+            with torch.inference_mode():
+                output = self.model.generate(
+                    ids.to(self.model.device),
+                    attention_mask=mask.to(self.model.device),
+                    generation_config=self._generation_config(),
+                    logits_processor=[SeededDraw(settings, seeds, width)] if settings.temperature else [],
+                    stopping_criteria=[StopStrings(self.tokenizer, stop, width)] if stop else [],
+                )
+            rows = zip(batch, output[:, width:].tolist(), strict=True)
+            yield _timed([self._finish(request, len(row), new, stop) for (request, row), new in rows], started)
 
     def _generation_config(self) -> GenerationConfig:
-        """Greedy in name for both: a random draw is Gumbel noise on the logits, see ``SeededDraw``."""
+        """Greedy in name for both: a random draw leaves one token possible, see ``SeededDraw``."""
         return GenerationConfig(
             do_sample=False,
             num_beams=1,
@@ -112,7 +150,7 @@ class TransformersSampler:
             pad_token_id=self.pad_id,
         )
 
-    def _finish(self, request: Request, n_prompt: int, ids: list[int], stop: tuple[str, ...], seconds: float) -> Sample:
+    def _finish(self, request: Request, n_prompt: int, ids: list[int], stop: tuple[str, ...]) -> Sample:
         """A row of token ids as a sample: cut at its end token and at the first stop string."""
         end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
         kept = ids if end is None else ids[:end]
@@ -121,9 +159,7 @@ class TransformersSampler:
         if cut and end is None:  # rows that stop early are padded until the batch ends
             n_new = _tokens_until_stop(self.tokenizer, kept, stop)
         finish = "stop" if cut or end is not None else "length"
-        return Sample(
-            request.problem.id, request.sample_index, text, finish, None, n_prompt, n_new, round(seconds, 4)
-        )  # fmt: skip
+        return Sample(request.problem.id, request.sample_index, text, finish, None, n_prompt, n_new)
 
     def _check_context(self, longest: int) -> None:
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
@@ -133,7 +169,7 @@ class TransformersSampler:
                 f"are allowed, but the model's context is {limit}; lower max_new_tokens to {max(limit - longest, 0)}"
             )
 
-    def _halve_batch(self, error: Exception) -> None:
+    def _halve_batch(self, error: RuntimeError) -> None:
         """Where memory ran out, go on with half the batch; any other error, or a batch of one, is raised."""
         message = str(error).lower()
         if not isinstance(error, torch.OutOfMemoryError) and "memory" not in message:
@@ -149,28 +185,17 @@ class TransformersSampler:
 
 
 class SeededDraw(LogitsProcessor):
-    """A random draw as an arg-max: logits / T, cut by top-k and top-p, plus Gumbel noise of each row's own generator.
+    """A random draw inside ``generate``: the engine's own ``choose``, with each row's numbers from its own seed."""
 
-    ``argmax(logits / T + G)`` with standard Gumbel ``G`` is a draw from ``softmax(logits / T)`` (Gumbel 1954; the
-    "Gumbel-max trick"). Each row's noise comes from its own seed, so a sample does not depend on its batch.
-    """
-
-    def __init__(self, config: RunConfig, seeds: list[int], device: torch.device) -> None:
-        self.warpers = LogitsProcessorList([transformers.TemperatureLogitsWarper(config.temperature)])
-        if config.top_k is not None:
-            self.warpers.append(transformers.TopKLogitsWarper(config.top_k))
-        if config.top_p < 1:
-            self.warpers.append(transformers.TopPLogitsWarper(config.top_p))
-        # On the CPU whatever the device is, so that the same seed draws the same noise everywhere.
-        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.device = device
+    def __init__(self, settings: engine.EngineSettings, seeds: list[int], prompt_width: int) -> None:
+        self.settings = settings
+        self.prompt_width = prompt_width
+        self.uniforms = torch.tensor([engine._uniforms(seed, settings) for seed in seeds])
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        warped = self.warpers(input_ids, scores.float())
-        noise = torch.empty(warped.shape, dtype=torch.float32)
-        for row, generator in zip(noise, self.generators, strict=True):
-            row.exponential_(generator=generator)
-        return warped - noise.log().to(self.device)  # -log(Exponential) is Gumbel
+        step = input_ids.shape[1] - self.prompt_width
+        chosen = engine.choose(scores, self.settings, self.uniforms[:, step].to(scores.device))
+        return torch.full_like(scores, -float("inf")).scatter_(1, chosen[:, None], 0.0)
 
 
 class StopStrings(StoppingCriteria):
@@ -219,6 +244,12 @@ def sample_seed(seed: int, request: Request) -> int:
     """The seed of one sample's random draw, from the run's seed, the problem and the sample's index alone."""
     name = f"{seed}/{request.problem.id}/{request.sample_index}".encode()
     return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
+
+
+def _timed(samples: list[Sample], started: float) -> list[Sample]:
+    """The samples of one batch, each with its share of the time."""
+    seconds = round((time.perf_counter() - started) / len(samples), 4)
+    return [replace(sample, seconds=seconds) for sample in samples]
 
 
 def _tokens_until_stop(tokenizer, ids: list[int], stop: tuple[str, ...]) -> int:
