@@ -15,7 +15,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -39,10 +39,44 @@ class ConfigError(ValueError):
     """A parameter is unknown, of the wrong type or out of range. The message names it and what is allowed."""
 
 
-class RunConfig(BaseModel):
-    """Everything that decides a run. A field's description is its line of help in the notebooks' parameters cell."""
+class Parameters(BaseModel):
+    """What the parameters of all notebooks have in common: unknown names are refused, values read by their type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any, info) -> Any:
+        """Values as papermill, YAML or NumPy hand them over, made plain; see ``_coerce``."""
+        return _coerce(value, cls.model_fields[info.field_name].annotation)
+
+    @classmethod
+    def from_parameters(cls, namespace: dict[str, Any]) -> Self:
+        """The parameters in a notebook's ``globals()``: every plain value there must be one.
+
+        papermill only warns of a misspelt key and injects it, so the check is made on what was injected. Imported
+        names, objects and IPython's own variables are passed over.
+        """
+        values = {
+            name: value
+            for name, value in namespace.items()
+            if not name.startswith("_") and name not in _NOTEBOOK_NAMES and _is_data(value)
+        }
+        return cls.checked(values)
+
+    @classmethod
+    def checked(cls, values: dict[str, Any]) -> Self:
+        """``cls(**values)`` with every fault in one ``ConfigError``, a line each, with the nearest right name."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            lines = [_explain(fault, cls) for fault in error.errors()]
+            # "from None": pydantic's own message repeats each fault with a link, and hides ours.
+            raise ConfigError("\n".join(lines)) from None
+
+
+class RunConfig(Parameters):
+    """Everything that decides a run. A field's description is its line of help in the notebooks' parameters cell."""
 
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
     revision: str | None = Field(None, description="commit, tag or branch of the model on the hub")
@@ -91,12 +125,6 @@ class RunConfig(BaseModel):
     n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
     outputs_dir: str = Field("outputs", min_length=1, description="where run folders go, relative to the repository")
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _plain(cls, value: Any, info) -> Any:
-        """Values as papermill, YAML or NumPy hand them over, made plain; see ``_coerce``."""
-        return _coerce(value, cls.model_fields[info.field_name].annotation)
-
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
         fewest, most, _ = PROMPT_SHOTS[self.prompt]
@@ -118,30 +146,6 @@ class RunConfig(BaseModel):
                 "set temperature above 0 (0.7 in the papers) or n_samples to 1"
             )
         return self
-
-    @classmethod
-    def from_parameters(cls, namespace: dict[str, Any]) -> "RunConfig":
-        """The configuration in a notebook's ``globals()``: every plain value there must be a parameter.
-
-        papermill only warns of a misspelt key and injects it, so the check is made on what was injected. Imported
-        names, objects and IPython's own variables are passed over.
-        """
-        values = {
-            name: value
-            for name, value in namespace.items()
-            if not name.startswith("_") and name not in _NOTEBOOK_NAMES and _is_data(value)
-        }
-        return cls.checked(values)
-
-    @classmethod
-    def checked(cls, values: dict[str, Any]) -> "RunConfig":
-        """``RunConfig(**values)`` with every fault in one ``ConfigError``, a line each, with the nearest right name."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            lines = [_explain(fault, cls) for fault in error.errors()]
-            # "from None": pydantic's own message repeats each fault with a link, and hides ours.
-            raise ConfigError("\n".join(lines)) from None
 
     @property
     def n_shots(self) -> int:
@@ -165,6 +169,37 @@ class RunConfig(BaseModel):
     def run_folder(self) -> Path:
         """``outputs_dir/run_id``; a relative ``outputs_dir`` is below the repository, whoever calls from wherever."""
         return repository_root() / Path(self.outputs_dir).expanduser() / self.run_id
+
+
+class CompareConfig(Parameters):
+    """The parameters of the notebooks that read several runs: which runs, how they are compared, where it goes."""
+
+    runs: str = Field(
+        "outputs/*",
+        min_length=1,
+        description="run folders or their parameter files, globs too, apart by blanks or commas",
+    )
+    allow_unlike: bool = Field(False, description="compare runs of unlike protocols, data or rules, under a banner")
+    rule: str = Field("auto", min_length=1, description="rule that reads the answers; auto is the runs' headline rule")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals; tests are at 1 minus this level")
+    n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
+    correction: Literal["holm", "bh"] = Field(
+        "holm", description="correction for many pairs, holm (family-wise error) or bh (false discovery rate)"
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of resampling")
+    out_dir: str = Field("outputs/compared", min_length=1, description="folder for the results, below the repository")
+
+    @field_validator("runs", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """A YAML list of folders is as good as text."""
+        listed = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return ", ".join(value) if listed else value
+
+    @property
+    def out_folder(self) -> Path:
+        """``out_dir``; a relative one is below the repository, whoever calls from wherever."""
+        return repository_root() / Path(self.out_dir).expanduser()
 
 
 def repository_root() -> Path:
@@ -233,7 +268,7 @@ def _number(text: str, whole: bool) -> int | float:
     return float(value)
 
 
-def _explain(fault: dict[str, Any], cls: type[RunConfig]) -> str:
+def _explain(fault: dict[str, Any], cls: type[Parameters]) -> str:
     """One line for one fault: the parameter, the value and what is allowed."""
     name = str(fault["loc"][0]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden":

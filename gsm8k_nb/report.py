@@ -20,7 +20,7 @@ from IPython.display import HTML
 from jinja2 import Environment
 from matplotlib.figure import Figure
 
-from gsm8k_nb import __version__, figures, tables
+from gsm8k_nb import __version__, figures, published, tables
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run
@@ -60,9 +60,11 @@ def save(results: Results) -> Path:
 
 
 def run_tables(results: Results) -> dict[str, pd.DataFrame]:
-    """The tables of a run by name; curves over k only where there are several samples a problem."""
+    """The tables of a run by name; curves over k, and published results, only where there are any."""
     makers = TABLES | ({"at_k": tables.at_k} if results.config.n_samples > 1 else {})
-    return {name: make(results) for name, make in makers.items()}
+    made = {name: make(results) for name, make in makers.items()}
+    beside = beside_published(results)
+    return made | ({"beside_published": beside} if len(beside) else {})
 
 
 def run_figures(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -71,6 +73,11 @@ def run_figures(results: Results) -> dict[str, tuple[Figure, str]]:
     if results.config.n_samples > 1:
         makers["curves_over_k"] = (figures.curves_over_k, "pass@k and maj@k against k")
     return {name: (make(results), text) for name, (make, text) in makers.items()}
+
+
+def beside_published(results: Results) -> pd.DataFrame:
+    """Published results of this run's protocol, and whether each is inside its interval; empty where there is none."""
+    return published.beside(results.metrics, results.config.model).set_index("model")
 
 
 def save_table(run: Run, name: str, table: pd.DataFrame) -> None:
@@ -149,7 +156,7 @@ def show_disagreements(results: Results, a: str = "strict", b: str = "flexible",
 
 def disagreement_html(samples: pd.DataFrame, a: str, b: str, n: int) -> str:
     """The block of ``show_disagreements``, from ``tables.disagreeing_samples``."""
-    right = {rule: samples[rule].str.endswith("(right)") for rule in (a, b)}
+    right = {rule: samples[rule].astype(str).str.endswith("(right)") for rule in (a, b)}
     apart = samples[right[a] != right[b]]
     if not len(apart):
         return f"<p>{escape(a)} and {escape(b)} agree on every completion.</p>"

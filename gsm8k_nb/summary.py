@@ -93,7 +93,7 @@ def compute_metrics(
     for name in rules:
         rules[name]["no_answer"] = int(_unread(table[table["rule"] == name]).sum())
     health = _health(table[table["rule"] == rule], config, len(problems))
-    dataset = _dataset(config, inputs, len(problems), health)
+    dataset = _dataset(config, inputs, len(problems), rules[rule]["n_problems"])
     protocol = protocol_of(config, inputs, rule)
     curves = at_k(table[table["rule"] == rule], problems, config)
     values = {
@@ -134,22 +134,26 @@ def headline_rule(config: RunConfig) -> str:
 
 
 def protocol_of(config: RunConfig, inputs: dict[str, Any], rule: str) -> dict[str, Any]:
-    """Every field that names the protocol; two runs are alike where these are equal."""
-    source = inputs.get("replay_config") or {}
-    made = RunConfig(**{key: source[key] for key in RunConfig.model_fields if key in source}) if source else config
-    inputs = source.get("inputs", inputs)
-    fields = ("prompt", "temperature", "top_p", "top_k", "max_new_tokens")
-    stated = config.protocol_label is not None
+    """Every field that names the protocol; two runs are alike where these are equal.
+
+    A replay has the protocol of its source, and a replay of a replay that of the first. Where the protocol was stated,
+    the only fields known are those that an imported log states too.
+    """
+    label, made = config.protocol_label, config
+    while source := inputs.get("replay_config"):
+        made = RunConfig(**{key: source[key] for key in RunConfig.model_fields if key in source})
+        label, inputs = label or made.protocol_label, source.get("inputs", {})
+    known = inputs.get("stated", {}) if label else made.model_dump() | {"shots": made.n_shots}
     return {
-        "label": config.protocol_label or protocol_label(made, config.n_samples),
-        "metric": _metric(made, config.n_samples) if not stated else config.protocol_label,
-        "shots": None if stated else made.n_shots,
+        "label": label or protocol_label(made, config.n_samples),
+        "metric": label or _metric(made, config.n_samples),
+        "shots": known.get("shots"),
         "n_samples": config.n_samples,
-        **{name: None if stated else getattr(made, name) for name in fields},
+        **{name: known.get(name) for name in ("prompt", "temperature", "top_p", "top_k", "max_new_tokens")},
         "chat": inputs.get("chat"),
         "exemplars_as": inputs.get("exemplars_as"),
         "stop": inputs.get("stop"),
-        "prompt_sha256": None if stated else inputs.get("prompt_sha256"),
+        "prompt_sha256": None if label else inputs.get("prompt_sha256"),
         "headline_rule": rule,
     }
 
@@ -235,8 +239,7 @@ def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int) -> dict[str,
     }
 
 
-def _dataset(config: RunConfig, inputs: dict[str, Any], n: int, health: dict[str, Any]) -> dict[str, Any]:
-    failed = health["failed"]
+def _dataset(config: RunConfig, inputs: dict[str, Any], n: int, n_scored: int) -> dict[str, Any]:
     official = config.dataset == "gsm8k" and inputs["data_verified"]
     return {
         "name": inputs["data_label"],
@@ -247,8 +250,8 @@ def _dataset(config: RunConfig, inputs: dict[str, Any], n: int, health: dict[str
         "sha256": inputs["data_sha256"],
         "n_problems": n,
         "n_total": inputs["data_problems"],
-        "n_scored": n if failed == 0 else n - failed if config.n_samples == 1 else None,
-        "complete": bool(official and n == N_TEST and failed == 0),
+        "n_scored": n_scored,  # problems whose samples were all scored
+        "complete": bool(official and n == N_TEST and n_scored == n),
     }
 
 

@@ -101,3 +101,22 @@ def test_command_line_prints_headline_and_path(replay_config, tmp_path, capsys):
     out = capsys.readouterr().out
     assert results.headline in out and "report.html" in out
     assert report.main([]) == 2
+
+
+def test_rules_that_agree_everywhere_are_said_to(problems, tmp_path):
+    results = results_of(problems, [["nothing to read"]] * 4, tmp_path)
+    assert "strict and flexible agree on every completion" in report.show_disagreements(results).data
+    assert report.save(results).exists()
+
+
+def test_disagreements_are_counted_listed_and_shown(problems, tmp_path):
+    results = results_of(problems, [["#### 5"], ["It is 48."], ["$1,200"], ["<b>-1</b>"]], tmp_path)
+    counts = tables.disagreements(results)
+    assert counts.loc["strict", "strict"] == 0
+    assert counts.loc["strict", "flexible"] == counts.loc["flexible", "strict"] == 3
+    shown = report.show_disagreements(results, n=3).data
+    assert "3 completions: test-0001/0, test-0002/0, test-0003/0" in shown and "&lt;b&gt;" in shown
+    samples = tables.disagreeing_samples(results)
+    assert samples.loc[("test-0001", 0), "strict"] == "none (wrong)"
+    assert samples.loc[("test-0001", 0), "flexible"] == "48 (right)"
+    assert tables.by_rule(results).loc["flexible", "right"] == 4

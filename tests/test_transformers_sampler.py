@@ -9,7 +9,7 @@ from gsm8k_nb.records import Problem
 from gsm8k_nb.samplers import Request, SamplerError, open_sampler
 
 torch = pytest.importorskip("torch", reason="the transformers extra is not installed")
-from gsm8k_nb.samplers import transformers as engine  # noqa: E402
+from gsm8k_nb.samplers import transformers as sampler  # noqa: E402
 from gsm8k_nb.samplers.loading import choose_device, choose_dtype, load_model  # noqa: E402
 
 QUESTIONS = ["One pen?", "Two pens and a box of them, how many is that?", "Three?", "What about four pens then?"]
@@ -32,20 +32,20 @@ def texts(config: RunConfig, todo=None, stop=()) -> dict[tuple[str, int], str]:
 
 
 def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):  # traps.md 2.15, 2.16
-    sampler = open_sampler(options(tiny_model))
+    opened = open_sampler(options(tiny_model))
     model, tokenizer = load_model(options(tiny_model))
     for request in requests():
-        ids = engine.encode(tokenizer, request.prompt)
+        ids = sampler.encode(tokenizer, request.prompt)
         for _ in range(12):
             logits = model(torch.tensor([ids])).logits[0, -1]
             ids.append(int(logits.argmax()))
             if ids[-1] == tokenizer.eos_token_id:
                 break
-        [[sample]] = list(sampler.sample([request], ()))
+        [[sample]] = list(opened.sample([request], ()))
         n_prompt = sample.prompt_tokens
-        assert sample.text == engine.decode(tokenizer, ids[n_prompt:])
+        assert sample.text == sampler.decode(tokenizer, ids[n_prompt:])
         assert sample.completion_tokens == len(ids) - n_prompt
-    assert sampler.describe()["sampling"] == {"method": "greedy", "max_new_tokens": 12, "repetition_penalty": 1.0}
+    assert opened.describe()["sampling"] == {"method": "greedy", "max_new_tokens": 12, "repetition_penalty": 1.0}
 
 
 def test_padding_changes_no_answer(tiny_model):  # traps.md 2.13
@@ -54,11 +54,11 @@ def test_padding_changes_no_answer(tiny_model):  # traps.md 2.13
 
 def test_exactly_one_bos(tiny_model):  # traps.md 2.1, 2.2
     _, tokenizer = load_model(options(tiny_model))
-    plain = engine.encode(tokenizer, "Hello")
-    chat = engine.encode(tokenizer, [{"role": "user", "content": "Hello"}])  # its template writes a BOS of its own
+    plain = sampler.encode(tokenizer, "Hello")
+    chat = sampler.encode(tokenizer, [{"role": "user", "content": "Hello"}])  # its template writes a BOS of its own
     for ids in (plain, chat):
         assert ids[0] == tokenizer.bos_token_id and tokenizer.bos_token_id not in ids[1:]
-    assert engine.decode(tokenizer, chat) == "[user]Hello[assistant]"  # traps.md 2.3
+    assert sampler.decode(tokenizer, chat) == "[user]Hello[assistant]"  # traps.md 2.3
 
 
 def test_a_draw_depends_on_seed_problem_and_sample_alone(tiny_model):
@@ -89,33 +89,71 @@ def test_length_is_said_and_limits_new_tokens_only(tiny_model):  # traps.md 2.12
         list(open_sampler(options(tiny_model, max_new_tokens=2045)).sample(requests(), ()))
 
 
+@pytest.fixture
+def plain_only(monkeypatch):
+    """As for a model that the shared-prefix engine does not support."""
+    monkeypatch.setattr(sampler.engine, "supports", lambda model, length: "not tried")
+
+
+def test_the_fallback_gives_the_same_texts(tiny_model, monkeypatch):
+    greedy, drawn = options(tiny_model), options(tiny_model, temperature=0.8, n_samples=2, top_k=20)
+    both = requests() + requests(index=1)
+    shared = texts(greedy), texts(drawn, both)
+    text = shared[0]["test-0001", 0]
+    stop = text[2:4]
+    cut = texts(greedy, stop=(stop,))
+    monkeypatch.setattr(sampler.engine, "supports", lambda model, length: "a reason")
+    assert (texts(greedy), texts(drawn, both)) == shared
+    assert texts(greedy, stop=(stop,)) == cut and cut["test-0001", 0] == text[: text.find(stop)]
+    opened = open_sampler(greedy)
+    list(opened.sample(requests(), ()))
+    assert opened.describe()["attention"] == "plain generate (a reason)"
+
+
 def test_out_of_memory_halves_the_batch_and_goes_on(tiny_model, monkeypatch):
-    sampler = open_sampler(options(tiny_model, batch_size=4))
-    generate, sizes = sampler.model.generate, []
+    generate, sizes = sampler.engine.generate, []
+
+    def limited(*args, batch_size, **rest):
+        sizes.append(batch_size)
+        if batch_size > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        yield from generate(*args, batch_size=batch_size, **rest)
+
+    monkeypatch.setattr(sampler.engine, "generate", limited)
+    opened = open_sampler(options(tiny_model, batch_size=4))
+    done = [one for batch in opened.sample(requests(), ()) for one in batch]
+    assert sizes == [4, 2, 1] and opened.describe()["batch_size"] == 1
+    assert sorted(one.problem_id for one in done) == [one.problem.id for one in requests()]
+
+
+@pytest.mark.usefixtures("plain_only")
+def test_out_of_memory_in_plain_generate(tiny_model, monkeypatch):
+    opened = open_sampler(options(tiny_model, batch_size=4))
+    generate, sizes = opened.model.generate, []
 
     def limited(ids, **rest):
         sizes.append(len(ids))
-        if len(ids) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+        if len(ids) > 2:
+            raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
         return generate(ids, **rest)
 
-    monkeypatch.setattr(sampler.model, "generate", limited)
-    done = [one for batch in sampler.sample(requests(), ()) for one in batch]
-    assert sizes == [4, 2, 1, 1, 1, 1] and len(done) == 4 and sampler.describe()["batch_size"] == 1
+    monkeypatch.setattr(opened.model, "generate", limited)
+    assert len([one for batch in opened.sample(requests(), ()) for one in batch]) == 4
+    assert sizes == [4, 2, 2]
 
     def never(ids, **rest):
-        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
+        raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(sampler.model, "generate", never)
+    monkeypatch.setattr(opened.model, "generate", never)
     with pytest.raises(SamplerError, match="batch of one"):
-        list(sampler.sample(requests(), ()))
+        list(opened.sample(requests(), ()))
 
     def broken(ids, **rest):
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr(sampler.model, "generate", broken)
+    monkeypatch.setattr(opened.model, "generate", broken)
     with pytest.raises(RuntimeError, match="shapes"):
-        list(sampler.sample(requests(), ()))
+        list(opened.sample(requests(), ()))
 
 
 def test_device_and_dtype_choices():
@@ -140,11 +178,11 @@ def test_a_model_that_cannot_be_had_says_what_to_do(tmp_path):
 def test_smollm2_answers_from_its_gguf_file():
     """The real model by the real path: package, GGUF, conversion cache, chat template, generation."""
     config = RunConfig(model=SMOLLM2, max_new_tokens=24)
-    sampler = open_sampler(config)
-    assert sampler.has_chat_template and sampler.describe()["parameters"] == 134_515_008
+    opened = open_sampler(config)
+    assert opened.has_chat_template and opened.describe()["parameters"] == 134_515_008
     prompt = [{"role": "user", "content": "What is the capital of France?"}]
     problem = Problem("test-0000", "x", "#### 1", Decimal(1))
-    [[sample]] = list(sampler.sample([Request(problem, 0, prompt)], ()))
+    [[sample]] = list(opened.sample([Request(problem, 0, prompt)], ()))
     assert "Paris" in sample.text
-    ids = engine.encode(sampler.tokenizer, prompt)
-    assert ids[0] == sampler.tokenizer.bos_token_id and ids[1] != ids[0]
+    ids = sampler.encode(opened.tokenizer, prompt)
+    assert ids[0] == opened.tokenizer.bos_token_id and ids[1] != ids[0]
