@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import yaml
 
-from gsm8k_nb.config import NOT_GENERATION, ConfigError, RunConfig, find_path
+from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, RunConfig, find_path
 
 from .conftest import ROOT
 
@@ -122,13 +122,15 @@ def test_run_folder_is_a_safe_name():  # traps.md 4.24
 
 
 def test_every_parameter_file_passes():
-    files = sorted((ROOT / "params").glob("**/*.yaml"))
+    files = sorted((ROOT / "params").glob("*.yaml"))
     assert {file.stem for file in files} >= {
         "smollm2", "llama", "qwen", "gemma", "mistral", "cobbe-6b-finetuned", "cobbe-6b-verifier",
         "cobbe-175b-finetuned", "cobbe-175b-verifier",
     }  # fmt: skip
     for file in files:
         RunConfig.checked(yaml.safe_load(file.read_text()))
+    for file in (ROOT / "params" / "paper").glob("*.yaml"):
+        CompareConfig.checked(yaml.safe_load(file.read_text()))
 
 
 def test_missing_file_names_parameter_and_places(tmp_path, monkeypatch):

@@ -25,11 +25,25 @@ LEVELS = {
         "manifest",
         "hub",
     ],
-    1: ["data", "prompts", "scoring", "metrics", "stats", "errors"],
-    2: ["samplers", "samplers.loading", "samplers.engine", "samplers.transformers", "samplers.replay", "runs"],
-    3: ["sampling", "summary"],
-    4: ["tables", "figures"],
-    5: ["report"],
+    1: ["data", "prompts", "scoring", "metrics", "stats", "errors", "published", "logs"],
+    2: [
+        "samplers",
+        "samplers.loading",
+        "samplers.engine",
+        "samplers.transformers",
+        "samplers.replay",
+        "runs",
+        "logs.lm_eval",
+        "logs.inspect_log",
+        "logs.lighteval",
+        "logs.helm",
+        "logs.rows",
+    ],
+    3: ["sampling", "summary", "comparing", "logs.reading"],
+    4: ["tables", "figures", "logs.importing", "logs.exporting"],
+    5: ["report", "logs.__main__"],
+    6: ["compare_tables"],
+    7: ["appendix"],
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names}
 SAME_LEVEL = {  # a module of several files, listed in the order in which they build on each other
@@ -39,6 +53,7 @@ SAME_LEVEL = {  # a module of several files, listed in the order in which they b
     ("samplers", "samplers.loading", "samplers.engine", "samplers.transformers"),
     ("samplers", "samplers.replay"),
 }
+UNLOCKED = {"inspect"}  # asks for other versions than the lock's: for an environment of its own
 HEAVY = ("torch", "transformers", "datasets", "openai", "vllm", "ray")
 
 
@@ -121,6 +136,7 @@ def test_environment_yml_has_the_locks_pins():
 
 def test_every_dependency_is_locked_and_says_why():
     extras = project()["optional-dependencies"]
+    extras = {name: lines for name, lines in extras.items() if name not in UNLOCKED}
     text = (ROOT / "pyproject.toml").read_text()
     for line in project()["dependencies"] + [one for extra in extras.values() for one in extra]:
         name = re.split(r"[<>=\[ ]", line)[0]

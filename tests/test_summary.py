@@ -5,7 +5,7 @@ import pytest
 
 from gsm8k_nb import data, report, sampling, summary, tables
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.records import Problem, Sample
+from gsm8k_nb.records import Sample
 from gsm8k_nb.runs import RunError
 from gsm8k_nb.scoring import frame, score, score_all, steps
 
