@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := transformers,math-verify,lab,test
 
-.PHONY: setup demo test lint run clean
+.PHONY: setup demo test lint run paper clean
 
 setup: $(READY)
 
@@ -26,6 +26,17 @@ run: $(READY)
 	$(BIN)/papermill notebooks/eval.ipynb $(NOTEBOOK) -f $(P) -k python3 --no-progress-bar
 	@$(BIN)/python -m gsm8k_nb.report $(P)
 	@echo "notebook: $(NOTEBOOK)"
+
+# The four systems of Cobbe et al. 2021, replayed two at a time, compared, and written up in outputs/paper/.
+PAPER := params/paper/cobbe.yaml
+paper: $(READY)
+	@mkdir -p outputs/paper
+	printf '%s\n' $(basename $(notdir $(wildcard params/cobbe-*.yaml))) | xargs -P 2 -I{} \
+		$(BIN)/papermill notebooks/eval.ipynb outputs/{}.ipynb -f params/{}.yaml -k python3 --no-progress-bar
+	$(BIN)/papermill notebooks/compare.ipynb outputs/paper/compare.ipynb -f $(PAPER) -k python3 --no-progress-bar
+	$(BIN)/papermill notebooks/appendix.ipynb outputs/paper/appendix.ipynb -f $(PAPER) -k python3 --no-progress-bar
+	@cat outputs/paper/conclusions.md
+	@echo "tables, figures, appendix.tex: outputs/paper/"
 
 test: $(READY)
 	$(BIN)/python -m pytest

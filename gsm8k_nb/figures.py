@@ -29,6 +29,7 @@ STYLE = {
     "legend.frameon": False,
     "figure.dpi": 300,
     "pdf.fonttype": 42,  # text stays text in the PDF
+    "text.parse_math": False,  # a dollar in a model's name is a dollar
 }
 
 
@@ -109,6 +110,8 @@ def curves_over_k(results: Results) -> Figure:
                 [int(k) for k in ends], middle, yerr=reach, fmt=mark, color=color, markersize=4, capsize=2, label=label
             )
         axes.set_xscale("log", base=2)
+        shown = [int(k) for k in results.metrics["intervals_at_k"].get("pass_at_k", {})]
+        axes.set_xticks(shown, shown)
         axes.set_xlabel("k samples")
         axes.set_ylabel("problems, %")
         axes.set_ylim(bottom=0)
@@ -126,7 +129,7 @@ def accuracy_of_systems(found: Comparison) -> Figure:
             right = {"xycoords": ("axes fraction", "data"), "va": "center", "fontweight": "bold"}
             axes.annotate(found.letters[place], (1.02, place), **right)
         axes.set_xlabel("accuracy, %")
-        _title(axes, f"{len(found.problems)} problems, {found.config.confidence:.0%} intervals", found)
+        _title(axes, f"{len(found.problems)} problems, {found.level} intervals", found)
     return figure
 
 
@@ -139,8 +142,8 @@ def pairwise_differences(found: Comparison) -> Figure:
             color, inside = (RIGHT, RIGHT) if pair.different else (GREY, "white")
             one = pair.result
             _point(axes, place, one.difference, one.low, one.high, color, markerfacecolor=inside)
-        axes.set_xlabel(f"difference, points ({found.config.confidence:.0%} interval)")
-        _title(axes, f"Filled: differ at {found.alpha:.0%} after {found.correction}", found)
+        axes.set_xlabel(f"difference, points ({found.level} interval)")
+        _title(axes, f"Filled: differ at {found.alpha_level} after {found.correction}", found)
     return figure
 
 

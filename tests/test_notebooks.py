@@ -10,7 +10,7 @@ import nbformat
 import pytest
 import yaml
 
-from gsm8k_nb.config import RunConfig
+from gsm8k_nb.config import CompareConfig, RunConfig
 
 from .conftest import ROOT
 
@@ -52,25 +52,29 @@ def test_house_rules(book):
         assert before.cell_type == "markdown" or "report.show_examples" in cell.source, "prose comes before each cell"
 
 
-@pytest.mark.parametrize("name", ["eval", *STEPS])
-def test_parameters_cell_is_the_configuration(name):
+CONFIGS = dict.fromkeys(["eval", *STEPS], RunConfig) | dict.fromkeys(["compare", "appendix"], CompareConfig)
+
+
+@pytest.mark.parametrize(("name", "config"), CONFIGS.items())
+def test_parameters_cell_is_the_configuration(name, config):
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
     lines = [re.fullmatch(r"(\w+): (\w+) = (.+?)  # (.+)", line) for line in cell.source.split("\n")]
     assert all(lines)
-    assert [line[1] for line in lines] == list(RunConfig.model_fields)
+    assert [line[1] for line in lines] == list(config.model_fields)
     values: dict = {}
     exec(cell.source, values)
     for line in lines:
-        field = RunConfig.model_fields[line[1]]
+        field = config.model_fields[line[1]]
         assert values[line[1]] == field.default and line[4] == field.description
         assert "=" not in line[3] + line[4]  # such a line vanishes from --help-notebook: traps.md 4.16
 
 
-def test_help_lists_every_parameter():
-    book = str(ROOT / "notebooks" / "eval.ipynb")
+@pytest.mark.parametrize("name", ["eval", "compare"])
+def test_help_lists_every_parameter(name):
+    book = str(ROOT / "notebooks" / f"{name}.ipynb")
     out = subprocess.run([*PAPERMILL, "--help-notebook", book], capture_output=True, text=True).stdout
-    assert re.findall(r"^  (\w+): ", out, re.MULTILINE) == list(RunConfig.model_fields)
+    assert re.findall(r"^  (\w+): ", out, re.MULTILINE) == list(CONFIGS[name].model_fields)
 
 
 def test_the_four_steps_give_what_eval_gives(replay_config, tmp_path):

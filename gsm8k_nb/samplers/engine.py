@@ -129,7 +129,7 @@ class _Memory:
         for layer in self.layers.values():
             larger = tuple(t.new_zeros(rows, t.shape[1], room, t.shape[3]) for t in layer.rows)
             for new, old in zip(larger, layer.rows, strict=True):
-                new[: len(old), :, :kept] = old[:, :, :kept]
+                new[: len(old), :, :kept] = old[:rows, :, :kept]
             layer.rows = larger
 
 
@@ -396,7 +396,8 @@ class _Run:
     def _write(self) -> list[Finished]:
         """Writes one token in every row; rows that end with it leave the batch."""
         self.memory.spans = None
-        self.memory.make_room(self.batch_size, max(row.needs() for row in self.rows))
+        rows = self.batch_size if self.ready or self.waiting else len(self.rows)  # no more will come
+        self.memory.make_room(rows, max(row.needs() for row in self.rows))
         positions = [len(self.prefix) + row.needs() - 1 for row in self.rows]
         self._append(self.rows, self._forward([row.token_ids[-1] for row in self.rows], positions, keep=None))
         finished = _finished(self.rows)
