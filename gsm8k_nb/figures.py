@@ -94,21 +94,22 @@ def accuracy_by_rule(results: Results) -> Figure:
 
 def curves_over_k(results: Results) -> Figure:
     """pass@k, maj@k and pass^k against k, from the one pool of N samples a problem, with intervals at powers of two."""
-    lines = (
-        ("pass_at_k", RIGHT, "o-", "pass@k"),
-        ("maj_at_k", WRONG, "s-", "maj@k"),
-        ("pass_hat_k", GREY, "^-", "pass^k"),
+    lines = (  # a little apart, so that no interval hides another
+        ("pass_at_k", RIGHT, "o-", "pass@k", 0.96),
+        ("maj_at_k", WRONG, "s-", "maj@k", 1.0),
+        ("pass_hat_k", GREY, "^-", "pass^k", 1.04),
     )
     with rc_context(STYLE):
         figure, axes = _figure()
-        for name, color, mark, label in lines:
+        for name, color, mark, label, shift in lines:
             ends = results.metrics["intervals_at_k"].get(name, {})
-            middle = [100 * results.metrics[name][k] for k in ends]
-            reach = [[max(100 * (results.metrics[name][k] - low), 0) for k, (low, _) in ends.items()],
-                     [max(100 * (high - results.metrics[name][k]), 0) for k, (_, high) in ends.items()]]  # fmt: skip
-            axes.errorbar(
-                [int(k) for k in ends], middle, yerr=reach, fmt=mark, color=color, markersize=4, capsize=2, label=label
-            )
+            means = [100 * results.metrics[name][k] for k in ends]
+            reach = [
+                [max(mean - 100 * low, 0) for mean, (low, _) in zip(means, ends.values(), strict=True)],
+                [max(100 * high - mean, 0) for mean, (_, high) in zip(means, ends.values(), strict=True)],
+            ]
+            places = [shift * int(k) for k in ends]
+            axes.errorbar(places, means, yerr=reach, fmt=mark, color=color, markersize=4, capsize=2, label=label)
         axes.set_xscale("log", base=2)
         shown = [int(k) for k in results.metrics["intervals_at_k"].get("pass_at_k", {})]
         axes.set_xticks(shown, shown)
