@@ -32,7 +32,7 @@ NOT_GENERATION = {
     "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples", "outputs_dir",
 }  # fmt: skip
 _MISSING = {"", "none", "null", "~"}
-_NOTEBOOK_NAMES = {"In", "Out"}  # IPython's own lists, in every notebook's namespace
+_NOTEBOOK_NAMES = re.compile(r"__.*|_|_i{1,3}|_i?\d+|_[ido]h|_exit_code|_VSCODE.*")  # in every notebook's namespace
 
 
 class ConfigError(ValueError):
@@ -58,9 +58,7 @@ class Parameters(BaseModel):
         names, objects and IPython's own variables are passed over.
         """
         values = {
-            name: value
-            for name, value in namespace.items()
-            if not name.startswith("_") and name not in _NOTEBOOK_NAMES and _is_data(value)
+            name: value for name, value in namespace.items() if _is_data(value) and not _is_notebooks(name, value)
         }
         return cls.checked(values)
 
@@ -125,8 +123,22 @@ class RunConfig(Parameters):
     n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
     outputs_dir: str = Field("outputs", min_length=1, description="where run folders go, relative to the repository")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _replayed_prompt(cls, values: Any) -> Any:
+        """A replay's prompt is its source's: the default one means that."""
+        if (
+            isinstance(values, dict)
+            and values.get("sampler") == "replay"
+            and values.get("prompt") in (None, "zero_shot")
+        ):
+            return values | {"prompt": "as_stored"}
+        return values
+
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
+        if self.model.strip().lower() in _MISSING:
+            raise ValueError(f"model: needs a name, got {self.model!r}")
         fewest, most, _ = PROMPT_SHOTS[self.prompt]
         if self.shots is not None and not fewest <= self.shots <= most:
             allowed = f"{fewest}" if fewest == most else f"{fewest} to {most}"
@@ -134,6 +146,10 @@ class RunConfig(Parameters):
         if self.sampler == "replay":
             if not self.replay_path:
                 raise ValueError("replay_path: sampler 'replay' needs the file or run folder to replay, got None")
+            if self.prompt != "as_stored":
+                raise ValueError(
+                    f"prompt: a replay's is its source's, 'as_stored' is all it takes, got {self.prompt!r}"
+                )
             return self
         for name in ("replay_path", "replay_column", "protocol_label"):
             if getattr(self, name) is not None:
@@ -220,6 +236,12 @@ def find_path(path: str, name: str) -> Path:
             return place.resolve()
     tried = " or ".join(dict.fromkeys(str(place.resolve()) for place in places))
     raise FileNotFoundError(f"{name}: no such file or folder: {path!r} (looked for {tried})")
+
+
+def _is_notebooks(name: str, value: Any) -> bool:
+    """Whether a name is IPython's own: ``In``, ``Out``, ``_i3``, ``__name__`` and the like."""
+    own = {"In": list, "Out": dict}
+    return isinstance(value, own[name]) if name in own else bool(_NOTEBOOK_NAMES.fullmatch(name))
 
 
 def _is_data(value: Any) -> bool:

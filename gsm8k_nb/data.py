@@ -90,6 +90,8 @@ def open_dataset(
     official = OFFICIAL_SHA256.get((config, split))
     if path is not None:
         file = find_path(path, "data_path")
+        if not file.is_file():
+            raise DataError(f"data_path: must be a JSONL file, got the folder {path!r}")
         raw = file.read_bytes()
         digest = _sha256(raw)
         rows = parse_jsonl(raw, str(file))
@@ -112,7 +114,12 @@ def choose(problems: list[Problem], limit: int | None, shuffle: bool = False, se
 def parse_jsonl(raw: bytes, name: str) -> list[dict[str, str]]:
     """Rows with ``question`` and ``answer`` texts. DataError names the file and the line of the first bad one."""
     rows = []
-    for number, line in enumerate(raw.decode("utf-8", errors="surrogateescape").split("\n"), start=1):
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = raw[: error.start].count(b"\n") + 1
+        raise DataError(f"{name}, line {number}: not valid UTF-8 ({error.reason})") from None
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

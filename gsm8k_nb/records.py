@@ -8,8 +8,10 @@ One of each, as it stands in a run folder:
     Score    {"problem_id": "test-0000", "sample_index": 0, "rule": "strict", "predicted": "18", "correct": true}
 """
 
+import math
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal, InvalidOperation
+from types import NoneType
 from typing import Any
 
 
@@ -58,6 +60,14 @@ class Score:
 
 
 _DECIMAL_FIELDS = {"answer", "predicted"}
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "question", "solution", "problem_id", "rule"), (str,)),
+    **dict.fromkeys(("text", "finish_reason", "error"), (str, NoneType)),
+    **dict.fromkeys(("prompt_tokens", "completion_tokens"), (int, NoneType)),
+    "sample_index": (int,),
+    "seconds": (int, float, NoneType),
+    "correct": (bool, NoneType),
+}
 
 
 def to_row(record: Problem | Sample | Score) -> dict[str, Any]:
@@ -74,6 +84,8 @@ def from_row(kind: type, row: dict[str, Any]):
     unknown = sorted(set(row) - set(names))
     if unknown:
         raise ValueError(f"unknown field {unknown[0]!r} in a {kind.__name__} row; known: {', '.join(names)}")
+    for name in set(row) & set(_TYPES):
+        _check_type(kind, name, row[name])
     values = dict(row)
     for name in _DECIMAL_FIELDS & set(row):
         values[name] = None if row[name] is None else _decimal(name, row[name])
@@ -81,6 +93,14 @@ def from_row(kind: type, row: dict[str, Any]):
         return kind(**values)
     except TypeError as error:
         raise ValueError(f"a {kind.__name__} row lacks a field: {error}") from error
+
+
+def _check_type(kind: type, name: str, value: Any) -> None:
+    allowed = _TYPES[name]
+    odd = isinstance(value, bool) and bool not in allowed or isinstance(value, float) and not math.isfinite(value)
+    if odd or not isinstance(value, allowed):
+        wanted = " or ".join("null" if one is NoneType else one.__name__ for one in allowed)
+        raise ValueError(f"field {name!r} of a {kind.__name__} row must be {wanted}, got {str(value)[:60]!r}")
 
 
 def _decimal(name: str, text: Any) -> Decimal:

@@ -156,6 +156,8 @@ def show_disagreements(results: Results, a: str = "strict", b: str = "flexible",
 
 def disagreement_html(samples: pd.DataFrame, a: str, b: str, n: int) -> str:
     """The block of ``show_disagreements``, from ``tables.disagreeing_samples``."""
+    if not len(samples):
+        return f"<p>{escape(a)} and {escape(b)} agree on every completion that was scored.</p>"
     right = {rule: samples[rule].astype(str).str.endswith("(right)") for rule in (a, b)}
     apart = samples[right[a] != right[b]]
     if not len(apart):
@@ -188,7 +190,7 @@ def repeat_text(results: Results) -> str:
     """Commands and references as plain text; only parameters that differ from the defaults are written out."""
     defaults = type(results.config).model_fields
     changed = {name: value for name, value in results.config.model_dump().items() if value != defaults[name].default}
-    lines = [f"{name}: {json.dumps(value)}" for name, value in changed.items()]  # JSON is YAML
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in changed.items()]  # JSON is YAML
     return "\n".join(
         [
             "# params.yaml",

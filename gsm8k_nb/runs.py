@@ -77,17 +77,22 @@ class Run:
             raise RunError(f"outputs_dir: cannot write to {self.folder}: {error}") from error
         before = self.read_json("config.json")
         values = config.model_dump()
+        if not before and self.samples_file.exists():
+            raise RunError(
+                f"{self.folder.name} has samples but no config.json that says how they were made; put it back, or move "
+                "the folder away"
+            )
         if before:
             changed = [name for name in values if name not in NOT_GENERATION and before.get(name) != values[name]]
             changed += [
-                name for name in facts if name in before.get("inputs", {}) and before["inputs"][name] != facts[name]
+                name for name in facts if name in (before.get("inputs") or {}) and before["inputs"][name] != facts[name]
             ]
             if changed:
                 raise RunError(
                     f"{self.folder.name} holds a run with another {' and '.join(changed)}; "
                     "choose another outputs_dir, or remove that folder"
                 )
-        inputs = before.get("inputs", {}) | facts
+        inputs = (before.get("inputs") or {}) | facts
         self.write_json("config.json", values | {"run_id": config.run_id, "inputs": inputs})
 
     @contextmanager
@@ -142,14 +147,25 @@ class Run:
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the run, or an empty dict where it is not there yet."""
         file = self.folder / name
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        if not file.exists():
+            return {}
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunError(f"{self.folder.name}/{name} is damaged ({error}): put it right, or move it away") from None
+        if not isinstance(found, dict):
+            raise RunError(
+                f"{self.folder.name}/{name} is damaged: it must be a JSON object, got {type(found).__name__}"
+            )
+        return found
 
     def write_text(self, name: str, text: str) -> Path:
         """A whole file, written beside its place and renamed into it."""
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}.unfinished")
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
+        # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
         unfinished.replace(file)
         return file
 

@@ -31,8 +31,9 @@ def begin(config: RunConfig, dataset: Dataset, problems: Sequence[Problem]) -> R
         "data_verified": dataset.verified,
         "data_problems": len(dataset.problems),
     }
-    run.start(config, facts)
-    run.write_records("problems.jsonl", problems)
+    with run.writing():  # another process that samples here must not find its problems exchanged
+        run.start(config, facts)
+        run.write_records("problems.jsonl", problems)
     return run
 
 
@@ -41,11 +42,13 @@ def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptF
     wanted = [(problem, index) for index in range(config.n_samples) for problem in problems]
     with run.writing():
         run.start(config, {"prompt_sha256": form.sha256, "exemplar_ids": [shot.id for shot in form.exemplars]})
+        # A replay is opened at once, which costs nothing, to see that its source is still the same.
+        sampler = open_replay(run, config) if config.sampler == "replay" else None
         journal = run.journal()
         done = {key for key, sample in journal.samples.items() if sample.error is None}
         missing = [(problem, index) for problem, index in wanted if (problem.id, index) not in done]
         if missing:
-            _generate(run, config, form, missing)
+            _generate(run, config, form, missing, sampler)
     after = run.journal().samples
     failed = sum(after[problem.id, index].error is not None for problem, index in wanted)
     return Sampled(len(wanted), len(wanted) - len(missing), len(missing) - failed, failed, journal.damaged)
@@ -58,18 +61,26 @@ def use_chat(config: RunConfig, sampler: Sampler) -> bool:
     return config.chat_template == "template" or (config.chat_template == "auto" and sampler.has_chat_template)
 
 
-def _generate(run: Run, config: RunConfig, form: PromptFormat, missing: list[tuple[Problem, int]]) -> None:
-    started = manifest.now()
+def open_replay(run: Run, config: RunConfig) -> Sampler:
+    """The replay's source, recorded: how its texts were made is its affair, known from its run folder or stated."""
     sampler = open_sampler(config)
+    source = sampler.describe()
+    run.start(config, {"replay_sha256": source["source_sha256"], "replay_config": source["source_config"]})
+    return sampler
+
+
+def _generate(
+    run: Run, config: RunConfig, form: PromptFormat, missing: list[tuple[Problem, int]], sampler: Sampler | None
+) -> None:
+    started = manifest.now()
+    sampler = sampler or open_sampler(config)
     chat = use_chat(config, sampler)
     stop = stops(form, chat)
-    if config.sampler == "replay":  # how the texts were made is their source's affair, known or stated
-        source = sampler.describe()
-        run.start(config, {"replay_sha256": source["source_sha256"], "replay_config": source["source_config"]})
-    else:
+    if config.sampler != "replay":
         run.start(config, {"chat": chat, "stop": list(stop), "exemplars_as": "turns" if chat else "text"})
         first = missing[0][0]
-        run.write_json("prompt.json", {"problem_id": first.id, "prompt": render(form, first.question, chat)})
+        if not run.read_json("prompt.json"):
+            run.write_json("prompt.json", {"problem_id": first.id, "prompt": render(form, first.question, chat)})
     write_manifest(run, "running", started, sampler.describe())
     requests = [Request(problem, index, render(form, problem.question, chat)) for problem, index in missing]
     with progress(len(requests)) as bar:
@@ -83,7 +94,8 @@ def write_manifest(run: Run, status: str, started: str, engine: dict[str, Any]) 
     """Record how the samples were made. A resumed run keeps a list of its earlier sessions."""
     before = run.read_json("manifest.json")
     sessions = [one for one in before.get("sessions", []) if one["started"] != started]
-    sessions.append({"started": started, "ended": manifest.now(), "status": status})
+    ended = None if status == "running" else manifest.now()
+    sessions.append({"started": started, "ended": ended, "status": status})
     samples = run.journal().samples.values()
     run.write_json(
         "manifest.json",

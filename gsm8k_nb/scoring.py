@@ -84,7 +84,8 @@ def frame(
                 "seconds": sample.seconds,
             }
         )
-    return pd.DataFrame(rows, columns=_COLUMNS).astype({"correct": "object", "text": "object"})
+    # As objects: pandas would turn a None among texts into NaN.
+    return pd.DataFrame(rows, columns=_COLUMNS, dtype=object).astype({"sample_index": int, "steps": int})
 
 
 def steps(problem: Problem) -> int:

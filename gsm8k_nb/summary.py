@@ -54,8 +54,10 @@ class Results:
 
 def score_run(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[Score]:
     """Score every sample that the parameters ask for and write ``scores.jsonl``. The texts are never touched."""
+    check_problems(run, config, problems)
     samples = wanted_samples(run, config, problems)
-    rules = rules_to_score(config.rules, headline_rule(config), len(samples))
+    inputs = run.read_json("config.json").get("inputs", {})
+    rules = rules_to_score(config.rules, headline_rule(config, inputs), len(samples))
     scores = score_all(problems, samples, rules)
     run.write_records("scores.jsonl", scores)
     return scores
@@ -71,12 +73,38 @@ def wanted_samples(run: Run, config: RunConfig, problems: Sequence[Problem]) -> 
     return [found[key] for key in wanted]
 
 
+def check_problems(run: Run, config: RunConfig, problems: Sequence[Problem]) -> None:
+    """RunError where the stored problems were chosen by another limit than the parameters'."""
+    stored = run.read_json("config.json")
+    if (stored.get("limit"), stored.get("shuffle")) == (config.limit, config.shuffle):
+        return
+    total = stored["inputs"]["data_problems"]
+    wanted = total if config.limit is None else min(config.limit, total)
+    if len(problems) != wanted:
+        raise RunError(
+            f"{run.folder.name}/problems.jsonl has {len(problems)} problems, these parameters ask for {wanted}: "
+            "run 01_load and the steps after it again"
+        )
+
+
+def check_scores(run: Run, samples: Sequence[Sample], scores: Sequence[Score], rule: str) -> None:
+    """RunError where the stored scores are not of these samples, or not by the rule of the headline."""
+    asked = {(sample.problem_id, sample.sample_index) for sample in samples}
+    if {(score.problem_id, score.sample_index) for score in scores if score.rule == rule} != asked:
+        raise RunError(
+            f"{run.folder.name}/scores.jsonl does not score these {len(samples)} samples by {rule!r}: "
+            "run 03_score again with the same parameters"
+        )
+
+
 def summarise(run: Run, config: RunConfig) -> Results:
     """Read the run folder, compute ``metrics.json`` and write it."""
     problems = run.read_records("problems.jsonl", Problem)
     samples = wanted_samples(run, config, problems)
+    check_problems(run, config, problems)
     scores = run.read_records("scores.jsonl", Score)
     inputs = run.read_json("config.json")["inputs"]
+    check_scores(run, samples, scores, headline_rule(config, inputs))
     table = frame(problems, samples, scores, run.folder.name)
     values = compute_metrics(config, inputs, problems, table)
     run.write_json("metrics.json", values)
@@ -87,12 +115,13 @@ def compute_metrics(
     config: RunConfig, inputs: dict[str, Any], problems: Sequence[Problem], table: pd.DataFrame
 ) -> dict[str, Any]:
     """The content of ``metrics.json``; pure."""
-    rule = headline_rule(config)
+    rule = headline_rule(config, inputs)
     matrices = {name: verdicts(rows, config.n_samples) for name, rows in table.groupby("rule", sort=False)}
     rules = {name: _accuracy(matrix, config) for name, matrix in matrices.items()}
     for name in rules:
         rules[name]["no_answer"] = int(_unread(table[table["rule"] == name]).sum())
-    health = _health(table[table["rule"] == rule], config, len(problems))
+    pattern = FORMATS[made_by(config, inputs)[1].prompt].answer_pattern
+    health = _health(table[table["rule"] == rule], config, len(problems), pattern)
     dataset = _dataset(config, inputs, len(problems), rules[rule]["n_problems"])
     protocol = protocol_of(config, inputs, rule)
     curves = at_k(table[table["rule"] == rule], problems, config)
@@ -126,23 +155,31 @@ def headline(values: dict[str, Any]) -> str:
     return f"{dataset['name']} acc ({protocol['label']}, {count}{note}) = {number}"
 
 
-def headline_rule(config: RunConfig) -> str:
+def headline_rule(config: RunConfig, inputs: dict[str, Any]) -> str:
     """The rule that ``auto`` stands for: ``strict`` where the prompt asks for ``####``, else ``flexible``."""
     if config.headline_rule != "auto":
         return config.headline_rule
-    return "strict" if FORMATS[config.prompt].marked else "flexible"
+    return "strict" if FORMATS[made_by(config, inputs)[1].prompt].marked else "flexible"
+
+
+def made_by(config: RunConfig, inputs: dict[str, Any]) -> tuple[str | None, RunConfig, dict[str, Any]]:
+    """Who made the texts: a stated label or None, the parameters they were made with, and the inputs of that run.
+
+    A replay has the protocol of its source, and a replay of a replay that of the first.
+    """
+    label, made = config.protocol_label, config
+    while source := inputs.get("replay_config"):
+        made = RunConfig.checked({key: source[key] for key in RunConfig.model_fields if key in source})
+        label, inputs = label or made.protocol_label, source.get("inputs") or {}
+    return label, made, inputs
 
 
 def protocol_of(config: RunConfig, inputs: dict[str, Any], rule: str) -> dict[str, Any]:
     """Every field that names the protocol; two runs are alike where these are equal.
 
-    A replay has the protocol of its source, and a replay of a replay that of the first. Where the protocol was stated,
-    the only fields known are those that an imported log states too.
+    Where the protocol was stated, the only fields known are those that an imported log states too.
     """
-    label, made = config.protocol_label, config
-    while source := inputs.get("replay_config"):
-        made = RunConfig(**{key: source[key] for key in RunConfig.model_fields if key in source})
-        label, inputs = label or made.protocol_label, source.get("inputs", {})
+    label, made, inputs = made_by(config, inputs)
     known = inputs.get("stated", {}) if label else made.model_dump() | {"shots": made.n_shots}
     return {
         "label": label or protocol_label(made, config.n_samples),
@@ -220,11 +257,11 @@ def _unread(rows: pd.DataFrame) -> pd.Series:
     return rows["predicted"].isna() & rows["error"].isna()
 
 
-def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int) -> dict[str, Any]:
+def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int, answer_pattern: str) -> dict[str, Any]:
     """Counts of what went wrong, in samples; ``no_marker`` are answers not in the form that the prompt asks for."""
     texts = rows["text"].fillna("")
     answered = rows["error"].isna()
-    pattern = re.compile(FORMATS[config.prompt].answer_pattern)
+    pattern = re.compile(answer_pattern)
     marked = texts.map(lambda text: bool(pattern.search(text)))
     by_problem = [list(group) for _, group in rows.groupby("problem_id", sort=False)["text"]]
     return {
@@ -302,7 +339,7 @@ def error_reports(problems: Sequence[Problem], rows: pd.DataFrame) -> list[error
     return [
         errors.classify(
             by_id[row.problem_id],
-            Sample(row.problem_id, row.sample_index, _or_none(row.text), _or_none(row.finish_reason)),
+            Sample(row.problem_id, row.sample_index, _or_none(row.text) or "", _or_none(row.finish_reason)),
             None if _or_none(row.predicted) is None else Decimal(row.predicted),
         )
         for row in wrong.itertuples()

@@ -99,14 +99,16 @@ def made_with(run: Run) -> pd.DataFrame:
     facts["python"] = f"{environment.get('python')} on {environment.get('platform')}, {environment.get('cores')} cores"
     facts["packages"] = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
     facts["tokens"] = ", ".join(f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items())
-    sessions = [f"{one['started']} to {one['ended']}" for one in manifest.get("sessions", [])]
+    sessions = [
+        f"{one['started']} to {one['ended'] or 'an end that was not recorded'}" for one in manifest.get("sessions", [])
+    ]
     facts["sampled (UTC)"] = "; ".join(sessions)
     return _facts(facts)
 
 
 def accuracy(results: Results) -> pd.DataFrame:
     """Accuracy under strict, flexible and the headline's rule, in percent, with its interval and how that was made."""
-    level = f"{results.config.confidence:.0%} interval"
+    level = f"{100 * results.config.confidence:g}% interval"
     rows = [
         {
             "rule": name + (" (headline)" if name == results.headline_rule else ""),
@@ -126,7 +128,7 @@ def accuracy(results: Results) -> pd.DataFrame:
 
 def by_rule(results: Results) -> pd.DataFrame:
     """Accuracy under every rule that was scored, over the same completions: what another tool would have reported."""
-    level = f"{results.config.confidence:.0%} interval"
+    level = f"{100 * results.config.confidence:g}% interval"
     rows = [
         (
             name,
@@ -186,7 +188,8 @@ def rules_crossed(results: Results) -> pd.DataFrame:
         for rule in ("strict", "flexible")
     }
     counts = pd.crosstab(verdict["strict"].rename("samples"), verdict["flexible"].rename(None))
-    return counts.rename_axis(columns=None)
+    rows, columns = ([f"{rule} right", f"{rule} wrong"] for rule in ("strict", "flexible"))
+    return counts.reindex(index=rows, columns=columns, fill_value=0).rename_axis(index="samples", columns=None)
 
 
 def health(results: Results) -> pd.DataFrame:
@@ -205,7 +208,7 @@ def _check(name: str, count: int | None, total: int, advice: str) -> dict[str, A
 
 def by_steps(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule by the number of steps of the gold solution, with intervals."""
-    level = f"{results.config.confidence:.0%} interval"
+    level = f"{100 * results.config.confidence:g}% interval"
     rows = [
         (row.steps, row.problems, _percent(row.accuracy), _interval(row.low, row.high))
         for row in summary.by_steps(results).itertuples()

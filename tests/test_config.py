@@ -83,12 +83,21 @@ def test_from_parameters_takes_a_notebook_namespace():
             RunConfig.from_parameters(namespace | {"temprature": injected})
 
 
+def test_names_that_look_like_the_notebooks_own_are_refused():
+    for name, value in (("_limit", 3), ("In", 2), ("prompts", "x"), ("data", "classroom")):
+        with pytest.raises(ConfigError, match=name):
+            RunConfig.from_parameters({name: value})
+
+
 def test_combinations():
     assert "copies of one text" in refused(n_samples=4)
     assert "takes 8 exemplars, got 3" in refused(prompt="wei_8shot", shots=3)
     assert "replay_path" in refused(sampler="replay")
     assert "replay_column" in refused(replay_column="x")
     assert "as_stored" in refused(prompt="as_stored")
+    assert "as_stored" in refused(sampler="replay", replay_path="x", prompt="wei_8shot")
+    assert RunConfig(sampler="replay", replay_path="x").prompt == "as_stored"
+    assert "needs a name" in refused(model="  ")
 
 
 def test_every_fault_is_named_at_once():

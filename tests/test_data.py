@@ -108,6 +108,18 @@ def test_empty_file_missing_file_and_unknown_name(tmp_path):
         data.load("classroom", path="x")
 
 
+def test_marks_folders_and_bytes_that_are_no_text(tmp_path):
+    file = tmp_path / "marked.jsonl"
+    line = b'{"question": "a?", "answer": "#### 1"}'
+    file.write_bytes(b"\xef\xbb\xbf" + line + b"\r\n")
+    assert len(data.load(path=str(file))) == 1
+    file.write_bytes(line + b"\n" + b'{"question": "\xff", "answer": "#### 1"}\n')
+    with pytest.raises(DataError, match="marked.jsonl, line 2: not valid UTF-8"):
+        data.load(path=str(file))
+    with pytest.raises(DataError, match="must be a JSONL file, got the folder"):
+        data.load(path=str(tmp_path))
+
+
 def test_shuffle_comes_before_limit_and_a_larger_limit_extends():  # traps.md 2.22
     everything = data.load("classroom")
     few = data.load("classroom", limit=5, shuffle=True, seed=1)

@@ -51,7 +51,7 @@ SAME_LEVEL = {  # a module of several files, listed in the order in which they b
     ("config", "manifest"),
     ("data", "prompts"),
     ("samplers", "samplers.loading", "samplers.engine", "samplers.transformers"),
-    ("samplers", "samplers.replay"),
+    ("samplers", "runs", "samplers.replay"),
 }
 UNLOCKED = {"inspect"}  # asks for other versions than the lock's: for an environment of its own
 HEAVY = ("torch", "transformers", "datasets", "openai", "vllm", "ray")

@@ -110,6 +110,7 @@ def exported_is_sound(book: Path) -> None:
     ("arguments", "said"),
     [
         (["-p", "temprature", "0.5"], "'temperature'"),  # traps.md 4.15
+        (["-p", "prompts", "wei_8shot"], "'prompt'"),  # a name that the notebook's imports use too
         (["-y", "n_samples: many"], "n_samples"),
         (["-p", "split", "train"], "split"),
         (["-p", "limit", "-1"], "limit"),
@@ -117,7 +118,7 @@ def exported_is_sound(book: Path) -> None:
         (["-p", "dataset", "gsm8k", "-p", "data_path", "nowhere.jsonl"], "nowhere.jsonl"),
         (["-p", "dataset", "gsm8k", "-p", "data_path", "{broken}"], "broken.jsonl, line 2"),
     ],
-    ids=["misspelt", "text", "split", "range", "prompt", "file", "line"],
+    ids=["misspelt", "shadowed", "text", "split", "range", "prompt", "file", "line"],
 )
 def test_bad_input_stops_plain_papermill(tmp_path, arguments, said):
     broken = tmp_path / "broken.jsonl"

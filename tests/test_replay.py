@@ -5,6 +5,7 @@ import pytest
 from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import prompt_for
+from gsm8k_nb.runs import RunError
 from gsm8k_nb.samplers import SamplerError, open_sampler
 
 from .conftest import write_jsonl
@@ -58,10 +59,9 @@ def test_a_replay_of_our_own_run_keeps_its_protocol(replay_config, tmp_path):
     stored = json.loads((source / "config.json").read_text())
     stored |= {"sampler": "transformers", "prompt": "zero_shot", "replay_path": None, "protocol_label": None}
     (source / "config.json").write_text(json.dumps(stored))
-    again = evaluate(
-        replay_config.model_copy(update={"replay_path": str(source), "protocol_label": None, "prompt": "zero_shot"})
-    )
+    again = evaluate(replay_config.model_copy(update={"replay_path": str(source), "protocol_label": None}))
     assert again.metrics["protocol"]["label"] == "test@1, 0-shot CoT"
+    assert again.headline_rule == "strict"  # the source's prompt asks for ####
     assert again.metrics["rules"]["flexible"] == first.metrics["rules"]["flexible"]
 
 
@@ -83,6 +83,31 @@ def test_what_is_not_stored_is_a_failure_not_a_wrong_answer(replay_config, store
     assert results.metrics["health"]["failed"] == 1
     assert results.metrics["rules"]["flexible"]["n"] == 3
     assert "3 of 4 problems" in results.headline
+
+
+def test_an_edited_source_is_not_the_same_run(replay_config, stored):
+    evaluate(replay_config)
+    stored.write_text(stored.read_text().replace("#### 5", "#### 6"))
+    with pytest.raises(RunError, match="another replay_sha256"):
+        evaluate(replay_config)
+
+
+def test_a_source_without_any_of_the_problems_is_refused(replay_config, stored):
+    stored.write_text(stored.read_text().replace('"test-', '"other-'))
+    with pytest.raises(SamplerError, match="none of the problems"):
+        evaluate(replay_config)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("text", 18), ("text", float("nan")), ("sample_index", "0"), ("completion_tokens", "many"), ("problem_id", ["a"])],
+)
+def test_a_field_of_the_wrong_kind_is_named(replay_config, stored, field, value):
+    rows = [json.loads(line) for line in stored.read_text().splitlines()]
+    rows[1][field] = value
+    write_jsonl(stored, rows)
+    with pytest.raises(SamplerError, match=f"samples.jsonl, row 2: field '{field}'"):
+        open_sampler(replay_config)
 
 
 def test_broken_store_is_named_by_line(replay_config, stored):

@@ -18,7 +18,7 @@ def results_of(problems, texts_by_problem, tmp_path, inputs=None, **options) -> 
     config = RunConfig(n_samples=n, temperature=0.7 if n > 1 else 0, outputs_dir=str(tmp_path), **options)
     facts = {
         "data_sha256": "0", "data_label": "gsm8k", "data_source": "x.jsonl", "data_verified": True,
-        "data_problems": data.N_TEST,
+        "data_problems": len(problems),
     }  # fmt: skip
     run = summary.Run(config.run_folder)
     run.start(config, facts | (inputs or {}))
@@ -119,7 +119,7 @@ def test_headline_states_protocol_and_what_it_is(changes, expected):
 )
 def test_protocol_label_and_rule(options, label, rule):
     config = RunConfig(**options)
-    protocol = summary.protocol_of(config, {"chat": False}, summary.headline_rule(config))
+    protocol = summary.protocol_of(config, {"chat": False}, summary.headline_rule(config, {}))
     assert protocol["label"] == label and protocol["headline_rule"] == rule
 
 
@@ -138,6 +138,46 @@ def test_missing_samples_are_said(replay_config):
         summary.score_run(results.run, replay_config, results.problems)
 
 
+def test_null_text_is_a_wrong_answer_all_the_way(problems, tmp_path):  # traps.md 4.37
+    results = results_of(problems, [["#### 5"]] * 4, tmp_path)
+    row = {"problem_id": "test-0001", "sample_index": 0, "text": None, "finish_reason": "content_filter"}
+    with results.run.samples_file.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    summary.score_run(results.run, results.config, problems)
+    again = summary.summarise(results.run, results.config)
+    assert again.metrics["rules"]["strict"]["n"] == 4 and report.save(again).exists()
+
+
+def test_steps_with_other_parameters_are_sent_back(problems, tmp_path):
+    results = results_of(problems, [["#### 5"]] * 4, tmp_path, rules="both")
+    run, config = results.run, results.config
+    with pytest.raises(RunError, match="has 4 problems, these parameters ask for 3: run 01_load"):
+        summary.summarise(run, config.model_copy(update={"limit": 3}))
+    with pytest.raises(RunError, match="by 'official': run 03_score again"):
+        summary.summarise(run, config.model_copy(update={"headline_rule": "official"}))
+
+
+def test_lost_or_damaged_files_are_named(replay_config):
+    results = evaluate(replay_config)
+    source, problems = data.load_for(replay_config)
+    config = results.run.folder / "config.json"
+    kept = config.read_text()
+    for text, said in (("{", "config.json is damaged"), ("[]", "must be a JSON object")):
+        config.write_text(text)
+        with pytest.raises(RunError, match=said):
+            sampling.begin(replay_config, source, problems)
+    config.unlink()
+    with pytest.raises(RunError, match="no config.json that says how"):
+        sampling.begin(replay_config, source, problems)
+    config.write_text(kept)
+    sampling.begin(replay_config, source, problems)
+
+
+def test_intervals_are_named_by_their_level(problems, tmp_path):
+    results = results_of(problems, [["#### 5"]] * 4, tmp_path, confidence=0.975)
+    assert "97.5% interval" in tables.accuracy(results)
+
+
 def test_frame_is_tidy(problems):
     samples = [Sample(problem.id, 0, "#### 5", "stop") for problem in problems]
     table = frame(problems, samples, score_all(problems, samples), "a run")
@@ -150,7 +190,7 @@ def test_resuming_asks_for_what_is_missing_only(replay_config, monkeypatch):  # 
     evaluate(replay_config)
     source, problems = data.load_for(replay_config)
     run = sampling.begin(replay_config, source, problems)
-    monkeypatch.setattr(sampling, "open_sampler", lambda config: pytest.fail("a model was loaded for nothing"))
+    monkeypatch.setattr(sampling, "_generate", lambda *all: pytest.fail("something was asked for again"))
     form = sampling.PromptFormat("as_stored", "{question}", (), "x", "x")
     monkeypatch.setattr(type(form), "sha256", run.read_json("config.json")["inputs"]["prompt_sha256"])
     done = sampling.fill(run, replay_config, problems, form)

@@ -70,11 +70,13 @@ def _source(model: str, revision: str | None) -> tuple[str, str | None]:
         return str(converted_gguf(asset_path(package, f"{package}/{inside}"))), None
     if model.endswith(".gguf"):
         return str(converted_gguf(_existing(model))), None
-    looks_local = model.startswith((".", "/", "~")) or model.count("/") != 1
-    if looks_local or Path(model).is_dir():
-        return (str(_existing(model)), None) if "/" in model or Path(model).exists() else (model, revision)
-    hub.reachable()
-    return model, revision
+    if model.startswith((".", "/", "~")) or model.count("/") > 1:
+        return str(_existing(model)), None
+    try:
+        return str(find_path(model, "model")), None  # a folder here or in the repository goes before the hub
+    except FileNotFoundError:
+        hub.reachable()
+        return model, revision
 
 
 def _existing(path: str) -> Path:

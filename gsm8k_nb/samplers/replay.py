@@ -17,6 +17,7 @@ from typing import Any
 
 from gsm8k_nb.config import RunConfig, find_path
 from gsm8k_nb.records import Sample, from_row
+from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, SamplerError
 
 BATCH = 512
@@ -31,6 +32,8 @@ class ReplaySampler:
         path = find_path(config.replay_path or "", "replay_path")
         self.folder = path if path.is_dir() else path.parent
         self.path = path / "samples.jsonl" if path.is_dir() else path
+        if not self.path.exists():
+            raise SamplerError(f"replay_path: {config.replay_path!r} is a folder without samples.jsonl")
         self.column = config.replay_column
         raw = self.path.read_bytes()
         self.sha256 = hashlib.sha256(raw).hexdigest()
@@ -46,6 +49,8 @@ class ReplaySampler:
 
     def sample(self, requests: Sequence[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         del stop  # a stored text was cut when it was made
+        if not any(self._key(request) in self.samples for request in requests):
+            raise SamplerError(f"replay_path: {self.path.name} has completions of none of the problems asked for")
         for start in range(0, len(requests), BATCH):
             yield [self._find(request) for request in requests[start : start + BATCH]]
 
@@ -59,9 +64,11 @@ class ReplaySampler:
             "source_config": self.source_config,
         }
 
+    def _key(self, request: Request) -> tuple[str, int]:
+        return (request.problem.question if self.by_question else request.problem.id, request.sample_index)
+
     def _find(self, request: Request) -> Sample:
-        name = request.problem.question if self.by_question else request.problem.id
-        found = self.samples.get((name, request.sample_index))
+        found = self.samples.get(self._key(request))
         identity = {"problem_id": request.problem.id, "sample_index": request.sample_index}
         if found is None:
             return Sample(**identity, text=None, error=f"not in {self.path.name}")
@@ -78,7 +85,7 @@ class ReplaySampler:
 
 def _rows(raw: bytes, name: str) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(raw.decode("utf-8", errors="replace").split("\n"), start=1):
+    for number, line in enumerate(raw.decode("utf-8-sig", errors="replace").split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -99,7 +106,9 @@ def _own(rows: list[dict[str, Any]], name: str) -> dict[tuple[str, int], Sample]
             sample = from_row(Sample, row)
         except ValueError as error:
             raise SamplerError(f"{name}, row {number}: {error}") from None
-        samples[sample.problem_id, sample.sample_index] = sample
+        key = (sample.problem_id, sample.sample_index)
+        if sample.error is None or key not in samples:  # as in a run's own journal
+            samples[key] = sample
     return samples
 
 
@@ -108,10 +117,21 @@ def _released(rows: list[dict[str, Any]], column: str | None, name: str) -> dict
     columns = [key for key, value in rows[0].items() if isinstance(value, dict) and "solution" in value]
     if column not in columns:
         raise SamplerError(f"replay_column: {name} has the columns {', '.join(columns)}; got {column!r}")
-    return {(row["question"], 0): Sample(row["question"], 0, row[column]["solution"]) for row in rows}
+    samples = {}
+    for number, row in enumerate(rows, start=1):
+        try:
+            text = row[column]["solution"]
+            samples[row["question"], 0] = from_row(
+                Sample, {"problem_id": row["question"], "sample_index": 0, "text": text}
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise SamplerError(
+                f"{name}, row {number}: needs 'question' and {column!r} with a 'solution': {error}"
+            ) from None
+    return samples
 
 
 def _source_config(folder: Path) -> dict[str, Any] | None:
     """The configuration of the run folder that the samples lie in, or None where they lie alone."""
     file = folder / "config.json"
-    return json.loads(file.read_text()) if file.exists() else None
+    return Run(folder).read_json("config.json") if file.exists() else None

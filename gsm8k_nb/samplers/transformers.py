@@ -41,7 +41,7 @@ class TransformersSampler:
         # generate() fills fields that the caller left unset from the model's own file; an empty one has nothing.
         self.model.generation_config = GenerationConfig()
         self.batch_size = config.batch_size
-        self.fallback: str | None = None  # why the shared-prefix engine is not used
+        self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
 
     def sample(self, requests: Sequence[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         left = {(one.problem.id, one.sample_index): (one, encode(self.tokenizer, one.prompt)) for one in requests}
