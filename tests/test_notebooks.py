@@ -35,10 +35,10 @@ def parameters(config: RunConfig, folder: Path) -> list[str]:
 def test_house_rules(book):
     notebook = nbformat.read(book, as_version=4)
     nbformat.validate(notebook)
-    assert notebook.metadata.kernelspec.name == "python3"
+    assert notebook.metadata.kernelspec.name == "python3"  # traps.md 4.20
     assert notebook.cells[0].cell_type == "markdown" and notebook.cells[0].source.startswith("# ")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert code[0].metadata.get("tags") == ["parameters"]
+    assert code[0].metadata.get("tags") == ["parameters"]  # traps.md 4.14
     for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
         if cell.cell_type != "code":
             continue
@@ -60,7 +60,7 @@ def test_parameters_cell_is_the_configuration(name, config):
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
     lines = [re.fullmatch(r"(\w+): (\w+) = (.+?)  # (.+)", line) for line in cell.source.split("\n")]
-    assert all(lines)
+    assert all(lines)  # one literal a line: a value derived here would keep its default, traps.md 4.17
     assert [line[1] for line in lines] == list(config.model_fields)
     values: dict = {}
     exec(cell.source, values)
