@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from gsm8k_nb import errors, summary
+from gsm8k_nb import errors, metrics, summary
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import Dataset
@@ -237,6 +237,12 @@ def warnings(results: Results) -> list[str]:
         for name, row in health(results).iterrows()
         if row["note"].startswith("above")
     ]
+    found = metrics.bounds(summary.verdicts(results.of_rule(), results.config.n_samples))
+    if found.unscored:
+        lines.append(
+            f"Problems with a failed request are left out. Over all {found.n} samples the accuracy is between "
+            f"{_percent(found.worst)}% and {_percent(found.best)}%, the {found.unscored} failed ones counted so."
+        )
     if not results.metrics["dataset"]["complete"]:
         lines.append("This is not a complete run of the official test split; do not quote it as a GSM8K result.")
     share = results.metrics["health"]["identical_problems"]

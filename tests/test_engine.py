@@ -320,6 +320,8 @@ def test_wrong_requests_are_refused(llama):
         list(generate(llama, [Request([1, 2], n_samples=3, seeds=(1,))], GREEDY))
     with pytest.raises(ValueError, match="tokenizer"):
         list(generate(llama, [Request([1, 2])], EngineSettings(3, stop_strings=["Q:"])))
+    with pytest.raises(ValueError, match="got the text 'Q:'"):  # traps.md 2.10
+        list(generate(llama, [Request([1, 2])], EngineSettings(3, stop_strings="Q:"), tokenizer=Letters()))
     assert list(generate(llama, [], GREEDY)) == []
 
 

@@ -65,8 +65,10 @@ def test_several_samples_a_problem(problems, tmp_path):
 
 def test_a_failed_request_leaves_its_problem_out(problems, tmp_path):  # traps.md 4.36
     texts = [["#### 5", None], ["#### 48", "#### 48"], ["#### 1", "#### 2"], ["#### -1", "#### -1"]]
-    values = results_of(problems, texts, tmp_path).metrics
+    results = results_of(problems, texts, tmp_path)
+    values = results.metrics
     assert values["health"]["failed"] == 1
+    assert "Over all 8 samples the accuracy is between 62.50% and 75.00%" in "\n".join(tables.warnings(results))
     assert values["rules"]["strict"]["n_problems"] == 3
     assert values["rules"]["strict"]["accuracy"] == pytest.approx(2 / 3)
 

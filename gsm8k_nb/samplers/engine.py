@@ -227,6 +227,8 @@ def generate(
     function is ours, and it must not be used for anything else. ``tokenizer`` is needed for stop strings.
     ``batch_size`` is the number of samples written at the same time (None: as many as make sense and fit).
     """
+    if isinstance(settings.stop_strings, str):  # it would be read as one stop string a letter
+        raise ValueError(f"stop_strings must be a list of texts, got the text {settings.stop_strings!r}")
     if settings.stop_strings and tokenizer is None:
         raise ValueError("stop_strings need a tokenizer, with which they are looked for")
     for number, request in enumerate(requests):
