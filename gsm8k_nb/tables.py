@@ -241,7 +241,8 @@ def warnings(results: Results) -> list[str]:
     if found.unscored:
         lines.append(
             f"Problems with a failed request are left out. Over all {found.n} samples the accuracy is between "
-            f"{_percent(found.worst)}% and {_percent(found.best)}%, the {found.unscored} failed ones counted so."
+            f"{_percent(found.worst)}% and {_percent(found.best)}%, counting the {found.unscored} failed ones wrong "
+            "or right."
         )
     if not results.metrics["dataset"]["complete"]:
         lines.append("This is not a complete run of the official test split; do not quote it as a GSM8K result.")
