@@ -9,7 +9,7 @@ How it saves time, compared with ``model.generate`` on padded batches:
 
 1. The tokens that all prompts begin with are run through the model and kept once. In every later step, attention over
    them is one matrix product for all rows, not one for each row on a copy of its own. This is the idea of Hydragen
-   (arXiv:2402.05099, sections 3.1 and 3.2), which takes attention over the prefix and over the suffix apart and joins
+   (arXiv:2402.05099), which takes attention over the prefix and over the suffix apart and joins
    the two by the log-sum-exp of their scores:
 
        attention(q, [K1; K2], [V1; V2]) = (A1 exp(L1) + A2 exp(L2)) / (exp(L1) + exp(L2)),
