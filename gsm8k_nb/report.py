@@ -47,11 +47,12 @@ TABLES = {
 
 def save(results: Results) -> Path:
     """Write every table (CSV, LaTeX), every figure (PNG, PDF) and ``report.html``; returns the report's path."""
-    for name, table in run_tables(results).items():
+    shown = run_tables(results)
+    for name, table in shown.items():
         save_table(results.run, name, table)
     results.run.write_text("tables/disagreeing_samples.csv", tables.disagreeing_samples(results).to_csv())
-    images = {name: save_figure(results.run, name, figure) for name, (figure, _) in run_figures(results).items()}
-    page = results.run.write_text("report.html", render_html(results, images))
+    images = {name: (save_figure(results.run, name, one), text) for name, (one, text) in run_figures(results).items()}
+    page = results.run.write_text("report.html", render_html(results, shown, images))
     made = results.run.read_json("manifest.json")
     if made:  # the last thing written: a manifest that says complete means that everything else is there
         failed = results.metrics["health"]["failed"]
@@ -205,10 +206,12 @@ def repeat_text(results: Results) -> str:
     )
 
 
-def render_html(results: Results, images: dict[str, str]) -> str:
-    """The whole report as one HTML page without scripts or outside references."""
+def render_html(results: Results, shown: dict[str, pd.DataFrame], images: dict[str, tuple[str, str]]) -> str:
+    """The whole report as one HTML page without scripts or outside references.
+
+    ``shown`` are ``run_tables``; ``images`` those of ``run_figures`` as PNG in base64, with alternative texts.
+    """
     template = resources.files("gsm8k_nb").joinpath("data", "report.html.jinja").read_text(encoding="utf-8")
-    shown = run_tables(results)
     return (
         Environment(autoescape=True)
         .from_string(template)
@@ -219,7 +222,7 @@ def render_html(results: Results, images: dict[str, str]) -> str:
             tables={name: table_html(table) for name, table in shown.items()},
             parameters=table_html(tables.parameters(results.config)),
             made_with=table_html(tables.made_with(results.run)),
-            images={name: (images[name], text) for name, (_, text) in run_figures(results).items()},
+            images=images,
             prompt=show_prompt(results.run).data,
             right=examples(results, True, N_EXAMPLES),
             wrong=examples(results, False, N_EXAMPLES),

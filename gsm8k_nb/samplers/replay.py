@@ -12,6 +12,7 @@ folder it was read from, or the one that ``protocol_label`` states; it never bor
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,7 @@ class ReplaySampler:
         identity = {"problem_id": request.problem.id, "sample_index": request.sample_index}
         if found is None:
             return Sample(**identity, text=None, error=f"not in {self.path.name}")
-        return Sample(
-            **identity,
-            text=found.text,
-            finish_reason=found.finish_reason,
-            error=found.error,
-            prompt_tokens=found.prompt_tokens,
-            completion_tokens=found.completion_tokens,
-            seconds=found.seconds,
-        )
+        return replace(found, **identity)
 
 
 def _rows(raw: bytes, name: str) -> list[dict[str, Any]]:
@@ -133,5 +126,4 @@ def _released(rows: list[dict[str, Any]], column: str | None, name: str) -> dict
 
 def _source_config(folder: Path) -> dict[str, Any] | None:
     """The configuration of the run folder that the samples lie in, or None where they lie alone."""
-    file = folder / "config.json"
-    return Run(folder).read_json("config.json") if file.exists() else None
+    return Run(folder).read_json("config.json") or None
