@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := transformers,math-verify,lab,test
+EXTRAS := transformers,openai,ray,math-verify,lab,teach,docs,test
 
 .PHONY: setup demo test lint run paper clean
 

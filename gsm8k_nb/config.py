@@ -30,7 +30,10 @@ PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
 # These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
 NOT_GENERATION = {
     "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples", "outputs_dir",
+    "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input", "price_output", "budget", "dry_run",
+    "smoke", "tensor_parallel", "ray_engine", "ray_workers", "ray_address",
 }  # fmt: skip
+_KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bearer).?token|^token$")
 _MISSING = {"", "none", "null", "~"}
 _NOTEBOOK_NAMES = re.compile(r"__.*|_|_i{1,3}|_i?\d+|_[ido]h|_exit_code|_VSCODE.*")  # in every notebook's namespace
 
@@ -78,7 +81,10 @@ class RunConfig(Parameters):
 
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
     revision: str | None = Field(None, description="commit, tag or branch of the model on the hub")
-    sampler: Literal["transformers", "replay"] = Field("transformers", description="transformers or replay")
+    sampler: Literal["transformers", "openai", "vllm", "ray", "replay"] = Field(
+        "transformers",
+        description="transformers (here), openai (any compatible server), vllm (here), ray (many workers) or replay",
+    )
     dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
     dataset_config: Literal["main", "socratic"] = Field("main", description="main or socratic")
     split: Literal["test"] = Field("test", description="test, the only split that is scored")
@@ -91,7 +97,7 @@ class RunConfig(Parameters):
     )
     shots: int | None = Field(None, ge=0, description="number of exemplars (None for the prompt's own number)")
     chat_template: Literal["auto", "template", "plain"] = Field(
-        "auto", description="auto, template or plain; auto uses the tokenizer's template where it has one"
+        "auto", description="auto, template or plain; auto uses the model's template where it has one"
     )
     n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
     temperature: float = Field(0.0, ge=0, le=5, description="0 is greedy decoding")
@@ -106,6 +112,34 @@ class RunConfig(Parameters):
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N")
     seed: int = Field(0, ge=0, lt=2**32, description="seed of exemplars, sampling, shuffling and resampling")
+    base_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s?#@]+$",
+        description="server of sampler openai, as in http://localhost:8000/v1 (None for OpenAI's own)",
+    )
+    api_key_env: str = Field(
+        "OPENAI_API_KEY",
+        max_length=64,
+        pattern=r"^[A-Z_][A-Z0-9_]*$",
+        description="NAME of the environment variable that holds the server's key, never the key itself",
+    )
+    reasoning_effort: str | None = Field(
+        None, pattern=r"^[a-z]+$", description="for servers of reasoning models, such as low, medium or high"
+    )
+    concurrency: int = Field(16, ge=1, le=4096, description="requests to a server at the same time")
+    request_timeout: float = Field(600.0, gt=0, le=86_400, description="seconds before a request is given up")
+    max_retries: int = Field(8, ge=0, le=100, description="further tries of a request that failed for a passing reason")
+    price_input: float | None = Field(None, ge=0, description="price of a million prompt tokens")
+    price_output: float | None = Field(None, ge=0, description="price of a million completion tokens")
+    budget: float | None = Field(None, gt=0, description="stop asking once so much is spent, in the prices' currency")
+    dry_run: bool = Field(False, description="only state what would be asked and what it would cost")
+    smoke: int = Field(
+        8, ge=0, le=1000, description="first samples of a long run to look at before the rest (0 is none)"
+    )
+    tensor_parallel: int = Field(1, ge=1, le=1024, description="GPUs that vllm divides the model among")
+    ray_engine: Literal["transformers", "vllm"] = Field("transformers", description="engine of sampler ray's workers")
+    ray_workers: int = Field(2, ge=1, le=10_000, description="workers of sampler ray, each with a model of its own")
+    ray_address: str | None = Field(None, description="Ray cluster: auto or ray://host:10001 (None starts one here)")
     replay_path: str | None = Field(None, description="stored completions to replay, a run folder or a JSONL file")
     replay_column: str | None = Field(None, description="which system's column of a released-solutions file to replay")
     protocol_label: str | None = Field(
@@ -154,6 +188,7 @@ class RunConfig(Parameters):
         for name in ("replay_path", "replay_column", "protocol_label"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name}: only sampler 'replay' takes it, got {getattr(self, name)!r}")
+        self._check_server()
         if self.prompt == "as_stored":
             raise ValueError("prompt: 'as_stored' is for sampler 'replay' only; choose a prompt to generate with")
         if self.n_samples > 1 and self.temperature == 0:
@@ -163,6 +198,15 @@ class RunConfig(Parameters):
             )
         return self
 
+    def _check_server(self) -> None:
+        for name in ("base_url", "reasoning_effort", "price_input", "price_output", "budget"):
+            if self.sampler != "openai" and getattr(self, name) is not None:
+                raise ValueError(f"{name}: only sampler 'openai' takes it, got {getattr(self, name)!r}")
+        if self.budget is not None and (self.price_input is None or self.price_output is None):
+            raise ValueError(f"budget: {self.budget} needs price_input and price_output, per million tokens")
+        if self.sampler == "openai" and self.model == SMOLLM2:
+            raise ValueError(f"model: sampler 'openai' needs the name that the server knows it by, got {self.model!r}")
+
     @property
     def n_shots(self) -> int:
         """The number of exemplars: ``shots``, or the prompt's own number."""
@@ -171,7 +215,7 @@ class RunConfig(Parameters):
     @property
     def run_id(self) -> str:
         """Name of the run folder: model slug, prompt, and 8 hex digits of a hash of what can change a completion."""
-        values = self.model_dump(exclude=NOT_GENERATION) | {"shots": self.n_shots}
+        values = self.model_dump(exclude=NOT_GENERATION, exclude_none=True) | {"shots": self.n_shots}
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{self.model_slug}-{self.prompt}-{digest[:8]}"
 
@@ -294,12 +338,19 @@ def _explain(fault: dict[str, Any], cls: type[Parameters]) -> str:
     """One line for one fault: the parameter, the value and what is allowed."""
     name = str(fault["loc"][0]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden":
+        if _KEY_NAMES.search(name.lower()) and "api_key_env" in cls.model_fields:
+            return (
+                f"unknown parameter {name!r}: give the NAME of the environment variable that holds the key, as in "
+                "api_key_env: OPENAI_API_KEY. A key typed as a parameter is in the notebook now: delete it, renew it"
+            )
         near = get_close_matches(name, cls.model_fields, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known parameters: {', '.join(cls.model_fields)}"
         return f"unknown parameter {name!r}: {hint}"
     message = str(fault.get("ctx", {}).get("error") or fault["msg"])
     if not name:
         return message
+    if name == "api_key_env" or (name == "base_url" and "@" in str(fault["input"])):  # it may be the key itself
+        return f"parameter {name!r}: must be {cls.model_fields[name].description}"
     if name == "split" and fault["input"] in ("train", "socratic"):
         message = "only 'test' is scored: exemplars come from train, scores from test"
     value = fault["input"]

@@ -4,7 +4,7 @@ One of each, as it stands in a run folder:
 
     Problem  {"id": "test-0000", "question": "Janet's ...", "solution": "Janet sells ...", "answer": "18"}
     Sample   {"problem_id": "test-0000", "sample_index": 0, "text": "She sells 9 ... #### 18", "finish_reason": "stop",
-              "error": null, "prompt_tokens": 812, "completion_tokens": 64, "seconds": 0.61}
+              "error": null, "prompt_tokens": 812, "completion_tokens": 64, "seconds": 0.61, "reasoning": null}
     Score    {"problem_id": "test-0000", "sample_index": 0, "rule": "strict", "predicted": "18", "correct": true}
 """
 
@@ -31,7 +31,9 @@ class Sample:
 
     ``finish_reason`` is ``stop`` (the model or a stop string ended it), ``length`` (the token limit did) or what a
     server says. ``error`` is set where the request failed: such a sample has no text, is never scored, and is
-    asked for again. ``seconds`` is the time of its batch divided by the batch's size.
+    asked for again. ``seconds`` is the time of its batch divided by the batch's size. ``reasoning`` is what a server
+    hands over apart from the answer; it is kept and never scored. Tokens are as billed: where one request brings
+    several samples, its prompt is counted with the first.
     """
 
     problem_id: str
@@ -42,6 +44,7 @@ class Sample:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Score:
 _DECIMAL_FIELDS = {"answer", "predicted"}
 _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "question", "solution", "problem_id", "rule"), (str,)),
-    **dict.fromkeys(("text", "finish_reason", "error"), (str, NoneType)),
+    **dict.fromkeys(("text", "finish_reason", "error", "reasoning"), (str, NoneType)),
     **dict.fromkeys(("prompt_tokens", "completion_tokens"), (int, NoneType)),
     "sample_index": (int,),
     "seconds": (int, float, NoneType),

@@ -32,6 +32,9 @@ LEVELS = {
         "samplers.engine",
         "samplers.transformers",
         "samplers.replay",
+        "samplers.openai",
+        "samplers.vllm",
+        "samplers.ray",
         "runs",
         "logs.lm_eval",
         "logs.inspect_log",
@@ -50,10 +53,11 @@ SAME_LEVEL = {  # a module of several files, listed in the order in which they b
     ("numerals", "flexible", "peer_rules", "answers"),
     ("config", "manifest"),
     ("data", "prompts"),
-    ("samplers", "samplers.loading", "samplers.engine", "samplers.transformers"),
+    ("samplers", "samplers.loading", "samplers.engine", "samplers.transformers", "samplers.vllm", "samplers.ray"),
+    ("samplers", "samplers.openai"),
     ("samplers", "runs", "samplers.replay"),
 }
-UNLOCKED = {"inspect"}  # asks for other versions than the lock's: for an environment of its own
+UNLOCKED = {"inspect", "vllm"}  # ask for other versions than the lock's: for an environment of its own
 HEAVY = ("torch", "transformers", "datasets", "openai", "vllm", "ray")
 
 

@@ -5,7 +5,7 @@
 ...     run.append(batch)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,8 +32,12 @@ class Sampler(Protocol):
 
     has_chat_template: bool
 
-    def sample(self, requests: Sequence[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
-        """Completions in batches, in any order; each request is answered once, a failed one by ``Sample.error``."""
+    def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
+        """Completions in batches, in any order; each request is answered once, a failed one by ``Sample.error``.
+
+        A problem's requests come one after another. An engine that asks as it goes takes them as it needs them: the
+        iterable ends early where the budget does.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -47,6 +51,18 @@ def open_sampler(config: RunConfig) -> Sampler:
         from gsm8k_nb.samplers.replay import ReplaySampler
 
         return ReplaySampler(config)
+    if config.sampler == "openai":
+        from gsm8k_nb.samplers.openai import OpenAISampler
+
+        return OpenAISampler(config)
+    if config.sampler == "vllm":
+        from gsm8k_nb.samplers.vllm import VLLMSampler
+
+        return VLLMSampler(config)
+    if config.sampler == "ray":
+        from gsm8k_nb.samplers.ray import RaySampler
+
+        return RaySampler(config)
     from gsm8k_nb.samplers.transformers import TransformersSampler
 
     return TransformersSampler(config)
