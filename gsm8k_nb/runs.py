@@ -11,7 +11,7 @@ again from it and is written to a temporary file that is then renamed, so that a
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Sampled:
     on_disk: int
     generated: int
     failed: int
+    not_asked: int  # in a dry run, or once the budget was spent
     damaged_rows: int
 
 
@@ -108,12 +109,21 @@ class Run:
             raise RunError(f"{self.folder.name} is being written by another process; wait for it or stop it") from None
 
     def append(self, samples: Iterable[Sample]) -> None:
-        """Add a batch of samples to the journal; it is on disk when this returns."""
-        text = "".join(json.dumps(to_row(sample)) + "\n" for sample in samples)
-        with self.samples_file.open("a", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        """Add a batch of samples to the journal; it is on disk when this returns.
+
+        RunError where it cannot be written, on a full disk say: the journal then ends with the batch before.
+        """
+        rows = "".join(json.dumps(to_row(sample)) + "\n" for sample in samples).encode()
+        with self.samples_file.open("ab", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                while rows:
+                    rows = rows[file.write(rows) :]
+                os.fsync(file.fileno())
+            except OSError as error:
+                with suppress(OSError):  # if this fails too, the next run sets the torn line aside
+                    file.truncate(end)
+                raise self._unwritable(error) from error
 
     def journal(self) -> Journal:
         """Every sample on disk; a row that cannot be read is counted, never fatal."""
@@ -165,9 +175,19 @@ class Run:
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
         # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
-        unfinished.write_text(text, encoding="utf-8", errors="replace")
-        unfinished.replace(file)
+        try:
+            unfinished.write_text(text, encoding="utf-8", errors="replace")
+            unfinished.replace(file)
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise self._unwritable(error) from error
         return file
+
+    def _unwritable(self, error: OSError) -> RunError:
+        return RunError(
+            f"cannot write to {self.folder}: {error.strerror}. What was sampled before is safe; make room there and "
+            "run the same again"
+        )
 
     def _set_torn_line_aside(self) -> None:
         """Where a crash left half a line, move it to ``samples.torn``, so that the next row starts on its own line."""

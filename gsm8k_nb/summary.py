@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gsm8k_nb import errors, metrics, stats
+from gsm8k_nb import errors, metrics, smoke, stats
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import HUB_ID, HUB_REVISION, N_TEST
 from gsm8k_nb.prompts import FORMATS
@@ -25,6 +25,7 @@ from gsm8k_nb.records import Problem, Sample, Score
 from gsm8k_nb.runs import Run, RunError
 from gsm8k_nb.scoring import frame, rules_to_score, score_all
 
+NOT_ASKED = "not asked for: a dry run, or the budget was spent"
 WARN_ABOVE = 0.01  # a share of truncated, empty, unread or failed completions above this is a fault of the run
 
 
@@ -64,13 +65,16 @@ def score_run(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[
 
 
 def wanted_samples(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[Sample]:
-    """The run's samples for these parameters, in order. RunError where some were never asked for."""
+    """The run's samples for these parameters, in order. RunError where some were never asked for.
+
+    A dry run, or one that a budget ended, has samples that were not asked for on purpose: they count as failed.
+    """
     found = run.journal().samples
     wanted = [(problem.id, index) for problem in problems for index in range(config.n_samples)]
     missing = [key for key in wanted if key not in found]
-    if missing:
+    if missing and not config.dry_run and config.budget is None:
         raise RunError(f"{run.folder.name} lacks {len(missing)} of {len(wanted)} samples: run 02_sample first")
-    return [found[key] for key in wanted]
+    return [found.get(key) or Sample(*key, text=None, error=NOT_ASKED) for key in wanted]
 
 
 def check_problems(run: Run, config: RunConfig, problems: Sequence[Problem]) -> None:
@@ -272,6 +276,7 @@ def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int, answer_patte
         "no_answer": int(_unread(rows).sum()),
         "no_marker": int((answered & ~marked).sum()),
         "empty": int((answered & (texts.str.strip() == "")).sum()),
+        "degenerate": int(texts.map(smoke.degenerate).sum()),  # traps.md 2.29
         "identical_problems": float(metrics.identical_samples(by_problem)) if config.n_samples > 1 else None,
     }
 

@@ -8,6 +8,7 @@ import pandas as pd
 from gsm8k_nb import errors, metrics, summary
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.costs import Plan
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.records import Problem
@@ -84,9 +85,23 @@ def sampled(done: Sampled) -> pd.DataFrame:
             "on disk before": done.on_disk,
             "generated now": done.generated,
             "failed": done.failed,
+            "not asked for": done.not_asked,
             "damaged rows passed over": done.damaged_rows,
         }
     )
+
+
+def plan(asked: Plan) -> pd.DataFrame:
+    """What is about to be asked, and what it may cost at most, before anything is sent."""
+    facts: dict[str, Any] = {
+        "samples to ask for": f"{asked.samples:,}",
+        "on disk already": f"{asked.on_disk:,}",
+        "prompt tokens, about": f"{asked.prompt_tokens:,}",
+        "completion tokens, at most": f"{asked.completion_tokens:,}",
+    }
+    if asked.cost is not None:
+        facts |= {"cost so far": f"{asked.spent:.4f}", "further cost, at most about": f"{asked.cost:.4f}"}
+    return _facts(facts)
 
 
 def made_with(run: Run) -> pd.DataFrame:
@@ -259,6 +274,11 @@ _CHECKS = (
     ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),
     ("no answer read", "no_answer", "the headline rule found no number; read some of these texts"),
     ("not in the asked-for form", "no_marker", "the model does not keep to the prompt's answer form"),
+    (
+        "ends in a loop",
+        "degenerate",
+        "a piece of text repeats to the end; check the template, or the model is too small",
+    ),
     ("empty", "empty", "the model said nothing; check the chat template and the stop strings"),
 )
 

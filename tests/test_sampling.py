@@ -50,12 +50,8 @@ def test_a_killed_run_goes_on_where_it_was(tiny_model, tmp_path):  # traps.md 4.
     undisturbed, _ = fill(config_of(tiny_model, tmp_path / "undisturbed"))
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, config.model_dump_json()], stdout=subprocess.DEVNULL)
     file = config.run_folder / "samples.jsonl"
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        if file.exists() and file.read_bytes().count(b"\n") >= 16:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-        time.sleep(0.005)
+    wait_for_rows(config, process, 16)
+    os.kill(process.pid, signal.SIGKILL)
     process.wait()
     kept = file.read_bytes()
     run, done = fill(config)
@@ -65,6 +61,120 @@ def test_a_killed_run_goes_on_where_it_was(tiny_model, tmp_path):  # traps.md 4.
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert set(Counter((row["problem_id"], row["sample_index"]) for row in rows).values()) == {1}
     assert texts(run) == texts(undisturbed)
+
+
+KILLS = """
+import json, os, random, signal, sys, time
+import torch, transformers
+from gsm8k_nb import data, prompts, sampling
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.samplers import transformers as loaded
+torch.set_num_threads(1)
+config = RunConfig(**json.loads(sys.argv[1]))
+source, problems = data.load_for(config)
+draw = random.Random(5)
+for kill in range(20):
+    child = os.fork()  # cheaper than 20 imports of torch; nothing has run in this process yet
+    if not child:
+        sys.stdout = open(os.devnull, "w")
+        run = sampling.begin(config, source, problems)
+        sampling.fill(run, config, problems, prompts.prompt_for(config, problems))
+        os._exit(0)
+    time.sleep(draw.uniform(0, float(sys.argv[2])))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    file = config.run_folder / "samples.jsonl"
+    print(file.read_bytes().count(b"\\n") if file.exists() else 0)
+"""
+
+
+def test_twenty_kills_lose_and_double_nothing(tiny_model, tmp_path):  # traps.md 4.21, 4.33, 4.39
+    started = time.monotonic()
+    undisturbed, _ = fill(config_of(tiny_model, tmp_path / "undisturbed"))
+    seconds = time.monotonic() - started
+    config = config_of(tiny_model, tmp_path / "killed")
+    command = [sys.executable, "-c", KILLS, config.model_dump_json(), str(seconds)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    counts = [int(line) for line in out.split()]
+    assert len(counts) == 20 and counts == sorted(counts)  # rows are only ever added
+    run, done = fill(config)
+    rows = [json.loads(line) for line in run.samples_file.read_text().splitlines()]
+    assert Counter((row["problem_id"], row["sample_index"]) for row in rows) == Counter(texts(undisturbed).keys())
+    assert texts(run) == texts(undisturbed)
+    assert done.damaged_rows == 0 and done.requested == 48
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_run_says_how_to_go_on(tiny_model, tmp_path, number):
+    config = config_of(tiny_model, tmp_path, max_new_tokens=400)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, config.model_dump_json()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_rows(config, process, 8)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode != 0 and "KeyboardInterrupt" in err
+    assert f"Interrupted. What was finished is in {config.run_id}/samples.jsonl" in out
+    manifest = Run(config.run_folder).read_json("manifest.json")
+    assert manifest["status"] == manifest["sessions"][-1]["status"] == "interrupted"
+    raw = config.run_folder.joinpath("samples.jsonl").read_bytes()
+    assert raw.endswith(b"\n") and raw.count(b"\n") < 48
+
+
+def wait_for_rows(config: RunConfig, process: subprocess.Popen, n: int) -> None:
+    file = config.run_folder / "samples.jsonl"
+    deadline = time.monotonic() + 300
+    while not (file.exists() and file.read_bytes().count(b"\n") >= n):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+FULL_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit then fails as on a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
+sampling.fill"""
+
+
+def test_a_full_disk_is_a_clear_error_and_resumes(tiny_model, tmp_path):  # traps.md 4.38
+    config = config_of(tiny_model, tmp_path)
+    command = [sys.executable, "-c", SCRIPT.replace("sampling.fill", FULL_DISK), config.model_dump_json()]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode != 0
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "RunError: cannot write to" in last and "What was sampled before is safe; make room there" in last
+    kept = config.run_folder.joinpath("samples.jsonl").read_bytes()
+    assert 0 < len(kept) <= 8000 and kept.endswith(b"\n")
+    run, done = fill(config)
+    assert done.on_disk == kept.count(b"\n") and done.on_disk + done.generated == 48
+    assert run.samples_file.read_bytes().startswith(kept)
+
+
+def test_a_dry_run_asks_for_nothing(tiny_model, tmp_path):
+    config = config_of(tiny_model, tmp_path, limit=3, dry_run=True, model=str(tmp_path / "not there"))
+    source, problems = data.load_for(config)
+    run = sampling.begin(config, source, problems)
+    form = prompts.prompt_for(config, problems)
+    plan = sampling.plan(run, config, problems, form)
+    assert (plan.samples, plan.on_disk, plan.completion_tokens) == (3, 0, 3 * 48)
+    done = sampling.fill(run, config, problems, form)
+    assert (done.requested, done.generated, done.not_asked) == (3, 0, 3)
+    assert not run.samples_file.exists()
+
+
+def test_first_samples_are_looked_at_and_kept(tiny_model, tmp_path, capsys):  # traps.md 2.9, 2.26
+    config = config_of(tiny_model, tmp_path, limit=16, smoke=2, max_new_tokens=6)
+    run, done = fill(config)
+    out = capsys.readouterr().out
+    assert "Look before you wait: 2 of the first 2 completions" in out  # random weights answer nothing
+    findings = run.read_json("smoke.json")["findings"]
+    assert {"cut", "no_form"} <= {one["name"] for one in findings}
+    first = [json.loads(line)["text"] for line in run.samples_file.read_text().splitlines()[:2]]
+    assert sorted(findings[0]["texts"]) == sorted(first)  # the probe's samples are the run's: nothing is asked twice
+    assert done.generated == 16 == len(texts(run))
 
 
 def test_raising_limit_and_samples_extends(tiny_model, tmp_path):  # traps.md 4.34

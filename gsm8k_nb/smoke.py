@@ -1,0 +1,91 @@
+"""The first samples of a long run, looked at before the others are asked for.
+
+    Finding("cut", 7, 8, "completions were cut by the token limit: raise max_new_tokens", ("Let's see. First we ...",))
+
+A wrong template, stop string or limit makes every completion of a run worthless, and shows in the first few. Nothing is
+stopped: an honest small model can look odd too. The texts are the reader's to judge.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gsm8k_nb.prompts import PromptFormat
+from gsm8k_nb.records import Sample
+
+SHOWN = 2  # texts shown with a finding
+SHORT = 4  # tokens; a chain of thought is longer
+_RUNS_ON = re.compile(r"^\s*(Question|Q|Problem|User|Human)\s*\d*\s*:", re.MULTILINE)
+_MARKS = re.compile(r"<\|[a-z_]+\|>|<(start|end)_of_turn>|\[/?INST\]|<</?SYS>>|<\|?(bos|eos|s|/s)\|?>")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is odd about ``count`` of ``of`` completions, what to do about it, and some of them."""
+
+    name: str
+    count: int
+    of: int
+    advice: str
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.count} of the first {self.of} {self.advice}"
+
+
+def look(samples: Sequence[Sample], form: PromptFormat, chat: bool, threshold: float = 0.25) -> list[Finding]:
+    """What is odd about a run's first samples: each check that more than this share of them fails, and failed requests.
+
+    Checked are: failed requests, empty and very short texts, texts cut by the limit, no answer in the asked-for form, a
+    new question begun after the answer, marks of a chat template in the text, and text that repeats itself.
+    """
+    failed = [sample for sample in samples if sample.error is not None]
+    answered = [sample for sample in samples if sample.error is None]
+    found = [Finding("failed", len(failed), len(samples), f"requests failed: {failed[0].error}", ())] if failed else []
+    for name, (odd, advice) in _checks(form, chat).items():
+        texts = [sample.text or "" for sample in answered if odd(sample)]
+        if len(texts) > threshold * len(answered):
+            found.append(Finding(name, len(texts), len(answered), advice, tuple(texts[:SHOWN])))
+    return found
+
+
+def _checks(form: PromptFormat, chat: bool) -> dict[str, tuple[Callable[[Sample], bool], str]]:
+    pattern = re.compile(form.answer_pattern)
+    other = "plain, if this is a base model" if chat else "template, if this is a chat model"
+    return {
+        "empty": (
+            lambda sample: not (sample.text or "").strip(),
+            "completions are empty: an end token or stop string comes at once; look at the prompt and its template",
+        ),
+        "short": (  # traps.md 2.9: a restated question that meets a stop string
+            lambda sample: bool((sample.text or "").strip()) and (sample.completion_tokens or SHORT + 1) <= SHORT,
+            f"completions end within {SHORT} tokens: does a stop string cut them?",
+        ),
+        "cut": (
+            lambda sample: sample.finish_reason == "length",
+            f"completions were cut by the token limit: raise max_new_tokens, or try chat_template: {other}",
+        ),
+        "no_form": (
+            lambda sample: not pattern.search(sample.text or ""),
+            "completions do not give their answer in the form that the prompt asks for; see the rules' disagreement",
+        ),
+        "runs_on": (
+            lambda sample: bool(_RUNS_ON.search(sample.text or "")),
+            f"completions go on with a question of their own: try chat_template: {other}",
+        ),
+        "marks": (
+            lambda sample: bool(_MARKS.search(sample.text or "")),
+            f"completions hold marks of a chat template: it was not applied, or twice; try chat_template: {other}",
+        ),
+        "repeats": (lambda sample: degenerate(sample.text or ""), "completions end in a loop of one piece of text"),
+    }
+
+
+def degenerate(text: str) -> bool:
+    """Whether a text ends in a loop: its end is one piece of 5 to 200 characters, four times over.
+
+    >>> degenerate("So the answer is 5. " * 4)
+    True
+    """
+    end = text.rstrip()
+    return any(len(end) >= 4 * n and end[-3 * n :] == end[-4 * n : -n] for n in range(5, 201))
