@@ -5,11 +5,13 @@
 ...     run.append(batch)
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.flexible import without_reasoning
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Problem, Sample
 
@@ -43,6 +45,22 @@ class Sampler(Protocol):
     def describe(self) -> dict[str, Any]:
         """Facts for the manifest: the model as loaded, device, dtype, and the sampling fields as they were sent."""
         ...
+
+
+def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
+    """The text before the first stop string, and whether there was one. A stop inside reasoning cuts nothing."""
+    answer = without_reasoning(text) if stop else text
+    if not text.endswith(answer):  # reasoning that never ends
+        return text, False
+    start = len(text) - len(answer)
+    places = [place for place in (text.find(string, start) for string in stop) if place >= 0]
+    return (text[: min(places)], True) if places else (text, False)
+
+
+def sample_seed(seed: int, request: Request) -> int:
+    """The seed of one sample's random draw (63 bits), from the run's seed, the problem and the sample's index alone."""
+    name = f"{seed}/{request.problem.id}/{request.sample_index}".encode()
+    return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
 
 
 def open_sampler(config: RunConfig) -> Sampler:
