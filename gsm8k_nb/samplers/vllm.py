@@ -1,0 +1,222 @@
+"""A local model through vLLM, in this process: for GPUs, and for models that need several.
+
+One request as vLLM gets it, its prompt as our own token ids and every sampling field stated:
+
+    add_request("17", {"prompt_token_ids": [1, 9690, 198, ...]}, SamplingParams(temperature=0.7, seed=8123..., ...))
+
+vLLM mixes requests as it likes and keeps what prompts have in common (prefix caching), so all samples of a problem are
+requests of their own, each with its own seed. Texts are decoded and cut here, by the rules of sampler ``transformers``.
+A draw depends on seed, problem and sample; on a GPU its low bits, and so a text now and then, also on the batch.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.records import Sample
+from gsm8k_nb.samplers import Request, SamplerError, loading
+from gsm8k_nb.samplers import transformers as local
+
+PROMPT_ROOM = 8192  # tokens for a prompt: 32 exemplars are about 6,000. The model's whole context costs too much memory
+COLDEST = 0.01  # vLLM raises a lower temperature to this
+HAND_ON = 16  # samples go to the run folder in groups of so many
+# Unless the user has set them: no log in the notebook, and no report of use leaves this machine.
+ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"}
+
+
+class VLLMSampler:
+    """``vllm.LLM``, kept supplied with more requests than it works on at once, and asked for samples as they end."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.vllm, self.device = import_vllm(config)
+        source, revision = loading._source(config.model, config.revision)
+        try:
+            self.tokenizer, self.eos_ids, context = _facts(source, revision)
+        except (OSError, ValueError, KeyError) as error:
+            raise SamplerError(loading._loading_failed(config.model, error)) from error
+        try:
+            self.max_model_len = min(context, PROMPT_ROOM + config.max_new_tokens)
+            self.engine = self.vllm.LLM(**self._engine_options(source, revision)).llm_engine
+        except Exception as error:  # vLLM raises what its parts raise: OSError, ValueError, RuntimeError and their kin
+            raise SamplerError(f"model: vllm could not load {config.model!r}: {_one_line(error)}") from error
+        self.has_chat_template = bool(self.tokenizer.chat_template)
+        self.most = 2 * self.engine.vllm_config.scheduler_config.max_num_seqs
+        self.asked = 0
+
+    def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
+        todo, running = self._encoded(requests), {}
+        ended: list[Sample] = []
+        started = time.perf_counter()
+        try:
+            while self._supply(todo, running, stop):
+                for output in self._step():
+                    ended.append(self._finish(*running.pop(output.request_id), output.outputs[0], tuple(stop)))
+                if len(ended) >= HAND_ON or (ended and not running):
+                    yield local._timed(ended, started)
+                    ended, started = [], time.perf_counter()
+        finally:
+            with suppress(Exception):  # the run broke off, perhaps with vLLM itself
+                self.engine.abort_request(list(running))
+
+    def describe(self) -> dict[str, Any]:
+        model, scheduler = self.engine.vllm_config.model_config, self.engine.vllm_config.scheduler_config
+        template = self.tokenizer.chat_template
+        return {
+            "engine": f"vllm {self.vllm.__version__}, torch {local.torch.__version__}",
+            "model_class": (model.hf_config.architectures or [None])[0],
+            "model_commit": getattr(model.hf_config, "_commit_hash", None),
+            "device": self.device,
+            "tensor_parallel": self.config.tensor_parallel,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "quantization": model.quantization,
+            "max_model_len": self.max_model_len,
+            "batch_size": scheduler.max_num_seqs,
+            "prefix_caching": True,
+            "eos_token_ids": self.eos_ids,
+            "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest() if template else None,
+            "sampling": self._sampling(),
+        }
+
+    def _engine_options(self, source: str, revision: str | None) -> dict[str, Any]:
+        parallel = self.config.tensor_parallel
+        return {
+            "model": source,
+            "revision": revision,
+            "dtype": self.config.dtype,
+            "seed": self.config.seed,
+            "tensor_parallel_size": parallel,
+            "distributed_executor_backend": "mp" if parallel > 1 else None,  # not Ray's, also inside a Ray worker
+            "max_model_len": self.max_model_len,
+            "enable_prefix_caching": True,
+            "generation_config": "vllm",  # vLLM would fill unset fields from the model's own file: traps.md 2.15
+            "trust_remote_code": False,
+            "disable_log_stats": True,
+            "use_tqdm_on_load": False,
+        }
+
+    def _encoded(self, requests: Iterable[Request]) -> Iterator[tuple[Request, list[int]]]:
+        """Requests with their prompts as token ids; the samples of a problem share one list."""
+        prompt, ids = None, []
+        for request in requests:
+            if request.prompt is not prompt:
+                prompt, ids = request.prompt, local.encode(self.tokenizer, request.prompt)
+                self._check_context(len(ids))
+            yield request, ids
+
+    def _check_context(self, length: int) -> None:
+        room = self.max_model_len - length
+        if room < self.config.max_new_tokens:
+            raise SamplerError(
+                f"max_new_tokens: a prompt has {length} tokens and {self.config.max_new_tokens} new ones are allowed, "
+                f"but the model is loaded for {self.max_model_len}; lower max_new_tokens to {max(room, 0)}"
+            )
+
+    def _supply(self, todo: Iterator, running: dict[str, tuple[Request, int]], stop: Sequence[str]) -> bool:
+        """Add requests up to the most that are to wait or run; whether any do."""
+        for request, ids in islice(todo, max(self.most - len(running), 0)):
+            self.asked += 1
+            name = str(self.asked)
+            running[name] = (request, len(ids))
+            self.engine.add_request(name, {"prompt_token_ids": ids}, self._parameters(request, stop))
+        return bool(running)
+
+    def _step(self) -> list[Any]:
+        """One step of the model for all running requests; those that ended with it."""
+        try:
+            return [output for output in self.engine.step() if output.finished]
+        except Exception as error:
+            raise SamplerError(f"vllm stopped: {_one_line(error)}; what was sampled before is safe") from error
+
+    def _parameters(self, request: Request, stop: Sequence[str]) -> Any:
+        """Every field that can change a text, stated, with all of the model's end tokens, of which vLLM knows one."""
+        from vllm.sampling_params import RequestOutputKind
+
+        return self.vllm.SamplingParams(
+            **self._fields(),
+            seed=local.sample_seed(self.config.seed, request) if self.config.temperature else None,
+            stop=list(stop),
+            stop_token_ids=self.eos_ids,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _fields(self) -> dict[str, Any]:
+        config = self.config
+        drawn = {"temperature": config.temperature, "top_p": config.top_p, "top_k": config.top_k or 0}
+        return {
+            **(drawn if config.temperature else {"temperature": 0.0, "top_p": 1.0, "top_k": 0}),
+            "n": 1,
+            "max_tokens": config.max_new_tokens,
+            "min_tokens": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "ignore_eos": False,
+            "skip_special_tokens": True,
+        }
+
+    def _sampling(self) -> dict[str, Any]:
+        drawn = {"seed": self.config.seed} if self.config.temperature else {}
+        return {"method": "sampling" if self.config.temperature else "greedy"} | drawn | self._fields()
+
+    def _finish(self, request: Request, n_prompt: int, output: Any, stop: tuple[str, ...]) -> Sample:
+        """An output as a sample: cut at its end token and at the first stop string."""
+        ids = list(output.token_ids)
+        identity = (request.problem.id, request.sample_index)
+        if output.finish_reason not in ("stop", "length"):
+            return Sample(*identity, None, error=f"vllm ended the request: {output.finish_reason}")
+        end = next((place for place, token in enumerate(ids) if token in self.eos_ids), len(ids))
+        text, _ = local.cut_at_stop(local.decode(self.tokenizer, ids[:end]), stop)
+        return Sample(*identity, text, output.finish_reason, None, n_prompt, len(ids))
+
+
+def import_vllm(config: RunConfig) -> tuple[Any, str]:
+    """The vllm package and the kind of device it runs on. SamplerError where it is missing or cannot do as asked."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if config.tensor_parallel == 1:  # in this process, where its errors can be seen
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    try:
+        import vllm
+        from vllm.platforms import current_platform
+    except ImportError as error:
+        raise SamplerError(
+            "sampler: 'vllm' needs vLLM in an environment of its own, since it pins its own torch: "
+            f"python -m venv .venv-vllm && .venv-vllm/bin/pip install -e '.[vllm]' ({error})"
+        ) from None
+    if 0 < config.temperature < COLDEST:
+        raise SamplerError(f"temperature: vllm takes 0, or {COLDEST} and more, got {config.temperature}")
+    device = current_platform.device_type
+    if config.device not in ("auto", device):
+        raise SamplerError(
+            f"device: this vllm runs on {device!r}, got {config.device!r}; use device: auto, and the environment "
+            "variable CUDA_VISIBLE_DEVICES to choose GPUs"
+        )
+    return vllm, device
+
+
+def _facts(source: str, revision: str | None) -> tuple[Any, list[int], int]:
+    """The tokenizer, all end tokens (as sampler ``transformers`` finds them), and the length of the context."""
+    options = {"revision": revision, "trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    config = AutoConfig.from_pretrained(source, **options)
+    try:
+        generation = GenerationConfig.from_pretrained(source, revision=revision)
+    except OSError:  # the model has no such file
+        generation = GenerationConfig.from_model_config(config)
+    eos_ids = local._eos_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
+    return tokenizer, eos_ids, getattr(config.get_text_config(), "max_position_embeddings", None) or PROMPT_ROOM
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 500 else f"{text[:500]} ..."

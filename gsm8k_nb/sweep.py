@@ -1,0 +1,299 @@
+"""Many parameter files in one go: each through ``eval.ipynb``, then ``compare.ipynb`` over those that succeeded.
+
+    python -m gsm8k_nb.sweep params/llama.yaml params/qwen.yaml --set n_samples=8 --set temperature=0.7 --set limit=50
+
+    file               folder                                      result
+    params/llama.yaml  outputs/Llama-3.1-8B-Instruct-llama3_8s...  gsm8k subset acc (avg@8, 8-shot CoT ...) = ...
+    params/qwen.yaml   outputs/sweep/qwen.ipynb                    failed: SamplerError: model: 'Qwen/...' could ...
+
+Nothing is run before every file has passed ``RunConfig``. A run that fails is reported and the others go on. The same
+command goes on where it was, since a run asks only for what its folder lacks.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gsm8k_nb.config import ConfigError, RunConfig, repository_root
+
+EXAMPLES = """examples:
+  python -m gsm8k_nb.sweep params/llama.yaml params/qwen.yaml --set limit=50
+  python -m gsm8k_nb.sweep params/*.yaml --set n_samples=8 --set temperature=0.7 --allow-unlike
+  python -m gsm8k_nb.sweep params/*.yaml --ray --ray-address auto --gpus 1
+
+The same command again goes on where it was. Exit status: 0 where all went well, 1 where a run or the comparison
+failed, 2 where the parameters are at fault and nothing was run."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the sweep: the file it is from, its parameters as given and as checked, and its notebook's place."""
+
+    file: str
+    values: dict[str, Any]
+    config: RunConfig
+    notebook: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: with its headline, or with the reason why not, in one line."""
+
+    headline: str | None = None
+    error: str | None = "not run: interrupted"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a sweep. 0 where all went well, 1 where a run or the comparison failed, 2 where nothing could be run."""
+    given = _parser().parse_args(arguments)
+    folder = repository_root() / Path(given.out_dir).expanduser()
+    try:
+        jobs = plan(given.files, given.set, folder)
+        ended = on_ray(jobs, given.ray_address, given.cpus, given.gpus) if given.ray else one_by_one(jobs)
+    except (ConfigError, OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    outcomes = [Outcome() for _ in jobs]
+    compared = None
+    try:
+        for done, (place, outcome) in enumerate(ended, start=1):
+            outcomes[place] = outcome
+            print(f"[{done}/{len(jobs)}] {jobs[place].file}: {_said(outcome)}", flush=True)
+        scored = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome.error is None]
+        if len(scored) > 1:
+            compared = compare(scored, folder, given.allow_unlike)
+    except KeyboardInterrupt:
+        print("\ninterrupted: the same command goes on where it was", file=sys.stderr)
+    print(f"\n{table(jobs, outcomes)}")
+    if compared:
+        print(f"\ncompared: {_said(compared)}")
+    return int(any(outcome.error for outcome in [*outcomes, compared or Outcome("", None)]))
+
+
+def plan(files: Sequence[str], settings: Sequence[str], folder: Path) -> list[Job]:
+    """A job for each file, all checked; ConfigError with every fault of every file, a line each."""
+    changed = overrides(settings)
+    jobs: list[Job] = []
+    faults: list[str] = []
+    for file in files:
+        try:
+            values = read_parameters(file) | changed
+            config = RunConfig.checked(values)
+        except ConfigError as error:
+            faults += [f"{file}: {line}" for line in str(error).splitlines()]
+            continue
+        for other in jobs:
+            if other.config.run_folder == config.run_folder:
+                faults.append(f"{file}: the same run as {other.file} ({config.run_id}); leave one out")
+        taken = {job.notebook.stem for job in jobs} | {"compare"}
+        stem = Path(file).stem
+        name = f"{stem}-{config.run_id[-8:]}" if stem in taken else stem
+        jobs.append(Job(file, values, config, folder / f"{name}.ipynb"))
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return jobs
+
+
+def overrides(settings: Sequence[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` texts as parameters, values read as YAML scalars. ConfigError where a name is no parameter."""
+    values: dict[str, Any] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {text}: must be NAME=VALUE, as in --set limit=50")
+        try:
+            values[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"--set {text}: {value!r} is no YAML value; quote it") from None
+        if isinstance(values[name], dict | list):
+            raise ConfigError(f"--set {text}: must be one value, got {values[name]!r}")
+        if name not in RunConfig.model_fields:
+            RunConfig.checked({name: values[name]})  # says which name is near
+    return values
+
+
+def read_parameters(file: str) -> dict[str, Any]:
+    """The parameters in a YAML file; ConfigError where it is missing or not a mapping of names."""
+    try:
+        values = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(error.strerror or str(error)) from None
+    except (ValueError, yaml.YAMLError) as error:  # ValueError: not UTF-8
+        raise ConfigError(_one_line(str(error))) from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ConfigError(f"must be a mapping of parameters, got {type(values).__name__}")
+    return values
+
+
+def one_by_one(jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+    """Run the jobs in their order; each job's place and outcome as it ends."""
+    for place, job in enumerate(jobs):
+        yield place, run(job)
+
+
+def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | None) -> Iterator[tuple[int, Outcome]]:
+    """Run the jobs as Ray tasks, as many at a time as there are cores and GPUs; outcomes as they end.
+
+    ``gpus`` None gives a job the GPUs of its ``tensor_parallel`` where it runs a model here and Ray has any.
+    """
+    own = [job.file for job in jobs if job.config.sampler == "ray"]
+    if own:
+        raise ConfigError(f"{own[0]}: sampler 'ray' has workers of its own; run it without --ray")
+    from gsm8k_nb.samplers.ray import connect, ray
+
+    started = connect(address)
+    there = ray.cluster_resources().get("GPU", 0)
+
+    def results() -> Iterator[tuple[int, Outcome]]:
+        task = ray.remote(max_retries=0)(run)
+        try:
+            waiting = {}
+            for place, job in enumerate(jobs):
+                local = job.config.sampler in ("transformers", "vllm") and job.config.device != "cpu"
+                share = (job.config.tensor_parallel if there and local else 0) if gpus is None else gpus
+                waiting[task.options(num_cpus=cpus, num_gpus=share).remote(job, os.getcwd())] = place
+            while waiting:
+                [ready], _ = ray.wait(list(waiting), num_returns=1)
+                yield waiting.pop(ready), _ray_outcome(ready)
+        finally:
+            if started:
+                ray.shutdown()
+
+    return results()
+
+
+def _ray_outcome(ready: Any) -> Outcome:
+    from gsm8k_nb.samplers.ray import RayError, ray
+
+    try:
+        return ray.get(ready)
+    except RayError as error:  # its process or node is gone
+        return Outcome(None, f"{type(error).__name__}: {_one_line(str(error))}")
+
+
+def run(job: Job, cwd: str | None = None) -> Outcome:
+    """One job through ``eval.ipynb``. Its notebook stays, also where it failed, and beside it its parameters."""
+    error = execute("eval", job.notebook, job.values, cwd)
+    if error:
+        return Outcome(None, error)
+    file = job.config.run_folder / "metrics.json"
+    if not file.exists():
+        return Outcome(None, "no metrics.json: nothing was scored")
+    metrics = json.loads(file.read_text(encoding="utf-8"))
+    failed = metrics["health"]["failed"]
+    return Outcome(metrics["headline"] + (f" ({failed} requests failed: run it again)" if failed else ""), None)
+
+
+def compare(jobs: Sequence[Job], folder: Path, allow_unlike: bool) -> Outcome:
+    """``compare.ipynb`` over the runs of these jobs, into ``folder/compared``."""
+    # In the list of runs a comma or blank parts two names; as a glob, ? stands for it.
+    runs = [re.sub(r"[,\s]", "?", str(job.config.run_folder)) for job in jobs]
+    out = folder / "compared"
+    values = {"runs": ", ".join(runs), "allow_unlike": allow_unlike, "out_dir": str(out)}
+    error = execute("compare", folder / "compare.ipynb", values)
+    return Outcome(None, error) if error else Outcome(_shown(out / "conclusions.md"), None)
+
+
+def execute(name: str, notebook: Path, values: dict[str, Any], cwd: str | None = None) -> str | None:
+    """Run a notebook by papermill, in processes of its own, so that all memory is free after it.
+
+    Returns None, or what went wrong in one line: the error that the notebook shows, or else papermill's last words.
+    """
+    notebook.parent.mkdir(parents=True, exist_ok=True)
+    notebook.unlink(missing_ok=True)
+    parameters = notebook.with_suffix(".yaml")
+    parameters.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (_book(name), notebook)]  # traps.md 4.24
+    command = [sys.executable, "-m", "papermill", *paths, "-f", str(parameters)]
+    command += ["-k", "python3", "--no-progress-bar", "--start-timeout", "600"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd)
+    try:
+        _, told = process.communicate()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    if process.returncode == 0:
+        return None
+    last = (told.strip().splitlines() or [f"papermill ended with {process.returncode}"])[-1]
+    return _one_line(_error_shown(notebook) or last)
+
+
+def _error_shown(notebook: Path) -> str | None:
+    """The error that stopped an executed notebook, or None where it shows none: its kernel died, or never started."""
+    if not notebook.exists():
+        return None
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    errors = [out for cell in cells for out in cell.get("outputs", []) if out["output_type"] == "error"]
+    return f"{errors[-1]['ename']}: {errors[-1]['evalue']}" if errors else None
+
+
+def table(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> str:
+    """File, folder (of a failed run, its notebook), and headline or error, in aligned columns of plain text."""
+    rows = [("file", "folder", "result")]
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        rows.append((job.file, _shown(job.notebook if outcome.error else job.config.run_folder), _said(outcome)))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{file:<{widths[0]}}  {place:<{widths[1]}}  {result}" for file, place, result in rows)
+
+
+def _said(outcome: Outcome) -> str:
+    return f"failed: {outcome.error}" if outcome.error else str(outcome.headline)
+
+
+def _shown(path: Path) -> str:
+    root = repository_root()
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+def _book(name: str) -> Path:
+    return repository_root() / "notebooks" / f"{name}.ipynb"
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 300 else f"{text[:300]} ..."
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gsm8k_nb.sweep",
+        description="Run eval.ipynb for many parameter files, then compare the runs. A failed run stops no other.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="parameter files, as in params/")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter for all files; may be repeated"
+    )
+    parser.add_argument(
+        "--out-dir",
+        default="outputs/sweep",
+        metavar="FOLDER",
+        help="where notebooks and the comparison go (default: %(default)s); runs go where their own outputs_dir says",
+    )
+    parser.add_argument("--allow-unlike", action="store_true", help="compare runs of unlike protocols, under a banner")
+    parser.add_argument("--ray", action="store_true", help="run the files as Ray tasks, several at a time")
+    parser.add_argument(
+        "--ray-address", metavar="ADDRESS", help="cluster to join, auto or ray://host:10001 (default: start Ray here)"
+    )
+    parser.add_argument("--cpus", type=float, default=1, metavar="N", help="with --ray, cores of a run (default: 1)")
+    parser.add_argument(
+        "--gpus", type=float, metavar="N", help="with --ray, GPUs of a run (default: its tensor_parallel, if any)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    import gsm8k_nb.sweep  # a Ray task finds its function by this name, and not by __main__
+
+    sys.exit(gsm8k_nb.sweep.main())
