@@ -1,33 +1,39 @@
 """The report: tables and figures saved in the run folder, and ``report.html``, one file that opens anywhere.
 
+    python -m gsm8k_nb.report params/smollm2.yaml          the headline and where the report lies
+    python -m gsm8k_nb.report params/smollm2.yaml --pdf    and ``report.pdf`` beside it, printed by Chromium
+
 Model text is data: wherever it is shown it is escaped, so that a completion full of HTML, Markdown or dollar signs
 shows as the characters it is made of.
 """
 
 import base64
+import hashlib
 import html
 import io
 import json
+import math
 import os
 import sys
 from importlib import resources
-from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
 import yaml
 from IPython.display import HTML
 from jinja2 import Environment
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from gsm8k_nb import __version__, figures, published, tables
+from gsm8k_nb import __version__, browser, chromium, figures, published, tables
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
 
 N_EXAMPLES = 3
-_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
+_PRE = "white-space: pre-wrap; overflow-wrap: anywhere"
+LONG = 20_000  # characters; of a longer text the rest is folded away, whole but out of the way
 
 FIGURES = {
     "accuracy_by_steps": (figures.accuracy_by_steps, "Accuracy with intervals against the number of solution steps"),
@@ -50,8 +56,11 @@ def save(results: Results) -> Path:
     shown = run_tables(results)
     for name, table in shown.items():
         save_table(results.run, name, table)
-    results.run.write_text("tables/disagreeing_samples.csv", tables.disagreeing_samples(results).to_csv())
-    images = {name: (save_figure(results.run, name, one), text) for name, (one, text) in run_figures(results).items()}
+    results.run.write_text("tables/disagreeing_samples.csv", csv_text(tables.disagreeing_samples(results)))
+    images = {}
+    for name, (figure, text) in run_figures(results).items():
+        save_figure(results.run, name, figure)
+        images[name] = (svg(figure, name), text)
     page = results.run.write_text("report.html", render_html(results, shown, images))
     made = results.run.read_json("manifest.json")
     if made:  # the last thing written: a manifest that says complete means that everything else is there
@@ -83,21 +92,38 @@ def beside_published(results: Results) -> pd.DataFrame:
 
 def save_table(run: Run, name: str, table: pd.DataFrame) -> None:
     """``tables/NAME.csv`` and ``.tex``, the latter with every special character escaped."""
-    run.write_text(f"tables/{name}.csv", table.to_csv())
-    escaped = table.reset_index().map(str)
+    run.write_text(f"tables/{name}.csv", csv_text(table))
+    escaped = table.reset_index().map(lambda cell: " ".join(browser.visible(str(cell)).split()))
     styled = escaped.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
     run.write_text(f"tables/{name}.tex", styled.to_latex(hrules=True))
 
 
-def save_figure(run: Run, name: str, figure: Figure) -> str:
-    """``figures/NAME.png`` and ``.pdf``; returns the PNG in base64."""
+def csv_text(table: pd.DataFrame) -> str:
+    """A table as CSV that neither a terminal nor a spreadsheet acts on.
+
+    Control characters are shown; a cell of a ``text`` column that a spreadsheet would take for a formula gets an
+    apostrophe before it.
+    """
+    shown = table.map(_visible)
+    if "text" in shown:
+        shown["text"] = shown["text"].map(lambda cell: f"'{cell}" if str(cell).startswith(tuple("=+-@\t")) else cell)
+    return shown.to_csv()
+
+
+def save_figure(run: Run, name: str, figure: Figure) -> None:
+    """``figures/NAME.png`` and ``.pdf``."""
     folder = run.folder / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     # Without the date of the day, so that the same results give the same file.
     figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+    figure.savefig(folder / f"{name}.png")
+
+
+def svg(figure: Figure, name: str) -> str:
+    """A figure as SVG in base64: sharp at every size. ``name`` stands for the random part of the ids inside."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    (folder / f"{name}.png").write_bytes(buffer.getvalue())
+    with rc_context({"svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     return base64.b64encode(buffer.getvalue()).decode()
 
 
@@ -164,22 +190,13 @@ def disagreement_html(samples: pd.DataFrame, a: str, b: str, n: int) -> str:
     if not len(apart):
         return f"<p>{escape(a)} and {escape(b)} agree on every completion.</p>"
     ids = ", ".join(f"{problem}/{index}" for problem, index in apart.index)
+    columns = (apart.head(n)[name] for name in (a, b, "gold", "text"))
     blocks = [
-        f"<p>{escape(problem)}/{index}: {escape(a)} read {escape(row[a])}, {escape(b)} read {escape(row[b])}, "
-        f"gold {escape(row['gold'])}</p>{preformatted(row['text'] if isinstance(row['text'], str) else '')}"
-        for (problem, index), row in apart.head(n).iterrows()
+        f"<p>{escape(problem)}/{index}: {escape(a)} read {escape(read_a)}, {escape(b)} read {escape(read_b)}, "
+        f"gold {escape(gold)}</p>{preformatted(text if isinstance(text, str) else '')}"
+        for (problem, index), read_a, read_b, gold, text in zip(apart.index[:n], *columns, strict=True)
     ]
     return f"<p>{len(apart)} completions: {escape(ids)}</p>" + "".join(blocks)
-
-
-def disagreeing_pairs(results: Results) -> list[dict[str, str]]:
-    """A block for every pair of rules that disagree somewhere, the first text of each in full."""
-    samples, counts = tables.disagreeing_samples(results), tables.disagreements(results)
-    return [
-        {"title": f"{a} against {b}: {counts.loc[a, b]}", "html": disagreement_html(samples, a, b, 1)}
-        for a, b in combinations(counts.index, 2)
-        if counts.loc[a, b]
-    ]
 
 
 def how_to_repeat(results: Results) -> HTML:
@@ -206,57 +223,113 @@ def repeat_text(results: Results) -> str:
     )
 
 
-def render_html(results: Results, shown: dict[str, pd.DataFrame], images: dict[str, tuple[str, str]]) -> str:
-    """The whole report as one HTML page without scripts or outside references.
+def render_html(
+    results: Results, shown: dict[str, pd.DataFrame], images: dict[str, tuple[str, str]], budget: int = browser.BUDGET
+) -> str:
+    """The whole report as one HTML page without outside references; its one script is allowed by its hash.
 
-    ``shown`` are ``run_tables``; ``images`` those of ``run_figures`` as PNG in base64, with alternative texts.
+    ``shown`` are ``run_tables``; ``images`` those of ``run_figures`` as SVG in base64, with alternative texts;
+    ``budget`` is how many bytes of samples the page may hold.
     """
-    template = resources.files("gsm8k_nb").joinpath("data", "report.html.jinja").read_text(encoding="utf-8")
+    script, samples = _data_file("report.js"), browser.browser_data(results, budget)
+    values = {
+        "results": results,
+        "version": __version__,
+        "style": _data_file("report.css"),
+        "policy": content_policy(script),
+        "score": results.metrics["rules"][results.headline_rule],
+        "level": f"{100 * results.config.confidence:g}%",
+        "facts": title_facts(results),
+        "warnings": tables.warnings(results),
+        "tables": {name: table_html(table) for name, table in shown.items()},
+        "matrix": matrix_cells(shown["disagreements"]),
+        "parameters": table_html(tables.parameters(results.config)),
+        "made_with": table_html(tables.made_with(results.run)),
+        "images": images,
+        "prompt": show_prompt(results.run).data,
+        "right": examples(results, True, N_EXAMPLES),
+        "wrong": examples(results, False, N_EXAMPLES),
+        "repeat": repeat_text(results),
+        "browser": samples,
+        "data": browser.script_json(samples),
+        "script": script,
+    }
+    return Environment(autoescape=True).from_string(_data_file("report.html.jinja")).render(values)
+
+
+def content_policy(script: str) -> str:
+    """The page's Content-Security-Policy: nothing is fetched, and only this very script runs."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        Environment(autoescape=True)
-        .from_string(template)
-        .render(
-            results=results,
-            version=__version__,
-            warnings=tables.warnings(results),
-            tables={name: table_html(table) for name, table in shown.items()},
-            parameters=table_html(tables.parameters(results.config)),
-            made_with=table_html(tables.made_with(results.run)),
-            images=images,
-            prompt=show_prompt(results.run).data,
-            right=examples(results, True, N_EXAMPLES),
-            wrong=examples(results, False, N_EXAMPLES),
-            pairs=disagreeing_pairs(results),
-            repeat=repeat_text(results),
-        )
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 
+def title_facts(results: Results) -> dict[str, str]:
+    """What a reader must know to place the number: model, data, protocol, rule, health, date."""
+    found, health = results.metrics, results.metrics["health"]
+    dataset, sessions = found["dataset"], results.run.read_json("manifest.json").get("sessions") or []
+    counts = {"failed": "failed", "truncated": "truncated", "no_answer": "without a number", "empty": "empty"}
+    said = [f"{health[key]:,} {name}" for key, name in counts.items() if health[key] is not None]
+    facts = {
+        "Model": results.config.model,
+        "Data": f"{dataset['name']} ({dataset['config']}, {dataset['split']}), {dataset['n_problems']:,} problems",
+        "Protocol": found["protocol"]["label"],
+        "Answer rule": results.headline_rule,
+        "Health": f"of {health['requested']:,} completions {', '.join(said)}",
+    }
+    return facts | ({"Sampled": sessions[-1]["started"][:10]} if sessions else {})
+
+
+def matrix_cells(counts: pd.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
+    """The extractor matrix, each cell with its count and a shade from 0 (none) to 4 (as many as anywhere)."""
+    most = max(1, int(counts.to_numpy().max(initial=0)))
+    return {
+        rule: {other: {"n": int(n), "shade": math.ceil(4 * n / most)} for other, n in row.items()}
+        for rule, row in counts.iterrows()
+    }
+
+
 def main(arguments: list[str]) -> int:
-    """``python -m gsm8k_nb.report params/x.yaml``: print the headline and the report's path of a finished run."""
-    if len(arguments) != 1:
-        print("usage: python -m gsm8k_nb.report PARAMETERS.yaml", file=sys.stderr)
+    """``python -m gsm8k_nb.report params/x.yaml [--pdf]``: the headline and the report's path of a finished run."""
+    files = [one for one in arguments if one != "--pdf"]
+    if len(files) != 1 or files[0].startswith("-"):
+        print("usage: python -m gsm8k_nb.report PARAMETERS.yaml [--pdf]", file=sys.stderr)
         return 2
-    values = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8")) or {}
+    values = yaml.safe_load(Path(files[0]).read_text(encoding="utf-8")) or {}
     run = Run(RunConfig.checked(values).run_folder)
     found = run.read_json("metrics.json")
-    if not found:
-        print(f"{run.folder} has no metrics.json: the run has not finished", file=sys.stderr)
+    page = run.folder / "report.html"
+    if not found or not page.exists():
+        missing = "report.html" if found else "metrics.json"
+        print(f"{run.folder} has no {missing}: the run has not finished", file=sys.stderr)
         return 1
     print(found["headline"])
-    print(f"report: {os.path.relpath(run.folder / 'report.html')}")
+    print(f"report: {os.path.relpath(page)}")
+    if "--pdf" in arguments:
+        try:
+            print(f"pdf: {os.path.relpath(chromium.print_pdf(page))}")
+        except chromium.ChromiumError as error:
+            print(error, file=sys.stderr)
+            return 1
     return 0
 
 
 def table_html(table: pd.DataFrame) -> str:
     """A table as HTML, cells escaped and never shortened."""
     with pd.option_context("display.max_colwidth", None):
-        return table.map(_visible).reset_index().to_html(index=False, escape=True, border=0)
+        page = table.map(_visible).reset_index().to_html(index=False, escape=True, border=0)
+    return page.replace("<th>", '<th scope="col">')  # cells are escaped: every other < is the table's own
 
 
 def preformatted(text: str) -> str:
-    """Text as it is, line by line, for HTML."""
-    return f'<pre style="white-space: pre-wrap">{escape(text)}</pre>'
+    """Text as it is, line by line, for HTML; what is beyond ``LONG`` characters is folded away."""
+    head, rest = (f'<pre style="{_PRE}">{escape(part)}</pre>' for part in (text[:LONG], text[LONG:]))
+    if len(text) <= LONG:
+        return head
+    summary = f"<summary>The other {len(text) - LONG:,} characters</summary>"
+    return f'{head}<details class="rest">{summary}{rest}</details>'
 
 
 def escape(text: str) -> str:
@@ -264,11 +337,15 @@ def escape(text: str) -> str:
 
     MathJax, which notebooks load, reads ``$`` in any HTML output; an entity inside ``<pre>`` is left alone.
     """
-    return html.escape(_visible(text)).replace("$", "&#36;")
+    return html.escape(browser.visible(text)).replace("$", "&#36;")
 
 
 def _visible(value: object) -> object:
-    return value.translate(_VISIBLE) if isinstance(value, str) else value
+    return browser.visible(value) if isinstance(value, str) else value
+
+
+def _data_file(name: str) -> str:
+    return resources.files("gsm8k_nb").joinpath("data", name).read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

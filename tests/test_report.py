@@ -1,14 +1,17 @@
+import json
 import re
 
+import pandas as pd
 import pytest
 
-from gsm8k_nb import figures, report, tables
+from gsm8k_nb import browser, chromium, figures, report, tables
+from gsm8k_nb.scoring import steps
 
 from .test_replay import evaluate
 from .test_summary import results_of
 
 HOSTILE = [
-    "<script>alert(1)</script> \x1b[31mred\x1b[0m \x00 \x07",
+    "<script>alert(1)</script><!-- \x1b[31mred\x1b[0m \x00 \x07 \ud800 \u202egnp",
     '<img src=x onerror="alert(1)">',
     "$\\frac{1}{2}$ and **bold** [link](http://example.org)",
     "| a | table |",
@@ -48,10 +51,52 @@ def test_model_text_is_text(hostile):  # traps.md 4.27, 4.28
     page = report.save(hostile).read_text()
     shown = report.show_examples(hostile, correct=False, n=4).data
     for html in (page, shown):
-        assert "<script" not in html and "<img src=x" not in html
+        assert "<script>alert" not in html and "<img src=x" not in html and "<!--" not in html
         assert "&lt;script&gt;alert(1)" in html
         assert "\x1b" not in html and "\x00" not in html and "␛[31mred" in html
+        assert "\u202e" not in html and "[U+D800] [U+202E]gnp" in html
     assert "$\\frac" not in shown  # MathJax finds no dollar to start from
+
+
+def data_of(page: str) -> dict:
+    """What a report holds for its browser, read as a browser reads it: up to the first end tag."""
+    return json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script', page, re.DOTALL)[1])
+
+
+def test_the_browser_holds_every_sample(problems, tmp_path):  # shown in tests/test_report_browser.py
+    texts = [["#### 5", "</script><b>5", None], ["It is 48."] * 3, ["#### 1", "", "no"], ["#### -1"] * 3]
+    results = results_of(problems, texts, tmp_path)
+    held = data_of(report.save(results).read_text())
+    assert (held["samples"], held["left_out"], held["cut"], held["headline"]) == (12, 0, 0, "strict")
+    assert [[one["text"] for one in problem["samples"]] for problem in held["problems"]] == [
+        [text or "" for text in row] for row in texts
+    ]
+    assert [len(one["steps"]) for one in held["problems"]] == [steps(problem) for problem in problems]
+    assert held["problems"][0]["steps"] == ["She has 2 + 3 = 5 pens."] and held["problems"][2]["gold"] == "1200"
+    strict, flexible = map(held["rules"].index, ("strict", "flexible"))
+    second = held["problems"][1]["samples"][0]
+    assert (second["read"][strict], second["read"][flexible]) == (None, "48")
+    assert second["right"][strict] + second["right"][flexible] == "01"
+    failed = held["problems"][0]["samples"][2]
+    assert failed["error"] == "timeout" and set(failed["right"]) == {"-"}
+
+
+def test_a_run_too_large_for_one_page_says_what_is_left_out(problems, tmp_path):
+    long = "step " * 10_000 + "#### 5"
+    results = results_of(problems, [[long, "#### 5", "#### 6"]] + [["#### 1"] * 3] * 3, tmp_path, rules="both")
+    assert browser.browser_data(results)["cut"] == 0
+    held = browser.browser_data(results, 25_000)
+    assert (held["cut"], held["left_out"]) == (1, 0)
+    text = held["problems"][0]["samples"][0]["text"]
+    assert text.startswith("step ") and text.endswith("#### 5") and len(text) < 21_000
+    assert "[30,006 characters are left out here: the whole text is in samples.jsonl]" in text
+    held = browser.browser_data(results, 20_600)  # problems keep alike many: the last index goes first
+    assert held["left_out"] > 0
+    counts = [len(problem["samples"]) for problem in held["problems"]]
+    assert counts == sorted(counts, reverse=True) and counts[0] - counts[-1] <= 1 and sum(counts) < 12
+    shown, images = report.run_tables(results), dict.fromkeys(report.FIGURES | {"curves_over_k": ""}, ("", ""))
+    page = report.render_html(results, shown, images, budget=20_600)
+    assert f"{held['left_out']} of them are not in this file" in page and "1 long texts are without" in page
 
 
 def test_long_texts_are_whole(problems, tmp_path):  # traps.md 4.29
@@ -59,6 +104,8 @@ def test_long_texts_are_whole(problems, tmp_path):  # traps.md 4.29
     results = results_of(problems, [[long]] * 4, tmp_path)
     assert long in report.show_examples(results, correct=False).data
     assert long in report.save(results).read_text()
+    folded = report.preformatted("x" * 1_000_000)
+    assert folded.count("x") == 1_000_000 + folded.count("exp") and "The other 980,000 characters" in folded
 
 
 def test_warnings_come_first(problems, tmp_path):
@@ -77,6 +124,20 @@ def test_latex_is_escaped(replay_config):
     report.save(results)
     text = (results.run.folder / "tables" / "accuracy.tex").read_text()
     assert r"accuracy \%" in text and r"\toprule" in text
+
+
+def test_hostile_cells_in_latex_and_csv(replay_config):
+    run = evaluate(replay_config).run
+    cells = ["\\input{/etc/passwd} $x$ 50% #1 {a}_b^c & ~\n\nnew", "\x1b[31m \x00 \ud800", '=HYPERLINK("x")', "-1"]
+    report.save_table(run, "hostile", pd.DataFrame({"text": cells, "read": cells}, dtype=object))
+    lines = (run.folder / "tables" / "hostile.tex").read_text().split("\\midrule\n")[1].split("\n")
+    assert lines[0].count(r"\textbackslash input\{/etc/passwd\} \$x\$ 50\% \#1 \{a\}\_b\textasciicircum c \&") == 2
+    assert "␛[31m ␀ [U+D800]" in lines[1]
+    raw = (run.folder / "tables" / "hostile.csv").read_bytes()
+    assert b"\x1b" not in raw and b"\x00" not in raw
+    back = pd.read_csv(run.folder / "tables" / "hostile.csv")
+    assert list(back["text"][2:]) == ['\'=HYPERLINK("x")', "'-1"]  # no spreadsheet calculates a completion
+    assert back["read"][3] == "-1" and back["text"][0] == cells[0]
 
 
 def test_figures_show_what_the_tables_say(replay_config):
@@ -100,7 +161,14 @@ def test_command_line_prints_headline_and_path(replay_config, tmp_path, capsys):
     assert report.main([str(file)]) == 0
     out = capsys.readouterr().out
     assert results.headline in out and "report.html" in out
-    assert report.main([]) == 2
+    assert report.main([]) == report.main(["--pdf"]) == report.main([str(file), "--html"]) == 2
+
+
+def test_a_pdf_without_chromium_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(chromium, "NAMES", ("no-such-browser",))
+    monkeypatch.setattr(chromium, "PLACES", ())
+    with pytest.raises(chromium.ChromiumError, match="apt install chromium"):
+        chromium.print_pdf(tmp_path / "report.html")
 
 
 def test_rules_that_agree_everywhere_are_said_to(problems, tmp_path):
