@@ -1,4 +1,6 @@
+import gzip
 import json
+import lzma
 
 import pytest
 
@@ -63,6 +65,39 @@ def test_a_replay_of_our_own_run_keeps_its_protocol(replay_config, tmp_path):
     assert again.metrics["protocol"]["label"] == "test@1, 0-shot CoT"
     assert again.headline_rule == "strict"  # the source's prompt asks for ####
     assert again.metrics["rules"]["flexible"] == first.metrics["rules"]["flexible"]
+
+
+PACK = {"gz": gzip.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("ending", PACK)
+@pytest.mark.parametrize("as_folder", [True, False], ids=["folder", "file"])
+def test_a_compressed_store_replays_as_the_plain_one(replay_config, stored, ending, as_folder):
+    plain = open_sampler(replay_config)
+    packed = stored.with_name(f"samples.jsonl.{ending}")
+    packed.write_bytes(PACK[ending](stored.read_bytes()))
+    stored.unlink()
+    config = replay_config.model_copy(update={"replay_path": str(packed.parent if as_folder else packed)})
+    sampler = open_sampler(config)
+    assert sampler.samples == plain.samples and len(sampler.samples) == 4
+    assert sampler.describe() == plain.describe() | {"source": packed.name}  # the text's sha256, not the archive's
+    assert evaluate(config).metrics["rules"]["flexible"]["correct"] == 2
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_a_damaged_archive_is_named(replay_config, stored, ending):
+    packed = stored.with_name(f"samples.jsonl.{ending}")
+    whole = PACK[ending](stored.read_bytes())
+    for damaged in (whole[:-9], b"no archive", whole[:20] + b"\xff\xff\xff" + whole[23:]):
+        packed.write_bytes(damaged)
+        with pytest.raises(SamplerError, match=f"samples.jsonl.{ending} cannot be decompressed"):
+            open_sampler(replay_config.model_copy(update={"replay_path": str(packed)}))
+
+
+def test_a_folder_without_samples_says_which_files_would_do(replay_config, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SamplerError, match="without samples.jsonl or samples.jsonl.xz or samples.jsonl.gz"):
+        open_sampler(replay_config.model_copy(update={"replay_path": str(tmp_path / "empty")}))
 
 
 def test_foreign_texts_need_a_stated_protocol(replay_config):

@@ -1,5 +1,7 @@
 """Stored completions in, no model: our own ``samples.jsonl`` (or its run folder), or OpenAI's released solutions.
 
+Either may be compressed, as ``.gz`` or ``.xz``; a file's sha256 is that of its text, however it is packed.
+
 Two kinds of row are known, told apart by their keys:
 
     {"problem_id": "test-0000", "sample_index": 0, "text": "...", "finish_reason": "stop", ...}           our own
@@ -9,9 +11,12 @@ OpenAI's rows are matched to problems by the text of the question. A replay's pr
 folder it was read from, or the one that ``protocol_label`` states; it never borrows another's.
 """
 
+import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +27,8 @@ from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, SamplerError
 
 BATCH = 512
+STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
+UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 
 class ReplaySampler:
@@ -32,11 +39,9 @@ class ReplaySampler:
     def __init__(self, config: RunConfig) -> None:
         path = find_path(config.replay_path or "", "replay_path")
         self.folder = path if path.is_dir() else path.parent
-        self.path = path / "samples.jsonl" if path.is_dir() else path
-        if not self.path.exists():
-            raise SamplerError(f"replay_path: {config.replay_path!r} is a folder without samples.jsonl")
+        self.path = _store(path) if path.is_dir() else path
         self.column = config.replay_column
-        raw = self.path.read_bytes()
+        raw = _unpacked(self.path)
         self.sha256 = hashlib.sha256(raw).hexdigest()
         rows = _rows(raw, self.path.name)
         self.by_question = bool(rows) and "question" in rows[0]
@@ -48,8 +53,9 @@ class ReplaySampler:
                 "for example protocol_label: fine-tuned test@1"
             )
 
-    def sample(self, requests: Sequence[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
+    def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         del stop  # a stored text was cut when it was made
+        requests = list(requests)
         if not any(self._key(request) in self.samples for request in requests):
             raise SamplerError(f"replay_path: {self.path.name} has completions of none of the problems asked for")
         for start in range(0, len(requests), BATCH):
@@ -74,6 +80,26 @@ class ReplaySampler:
         if found is None:
             return Sample(**identity, text=None, error=f"not in {self.path.name}")
         return replace(found, **identity)
+
+
+def _store(folder: Path) -> Path:
+    """The file of samples in a run folder. SamplerError where there is none."""
+    for name in STORES:
+        if (folder / name).is_file():
+            return folder / name
+    raise SamplerError(f"replay_path: {str(folder)!r} is a folder without {' or '.join(STORES)}")
+
+
+def _unpacked(file: Path) -> bytes:
+    """A file's bytes, decompressed where its name ends in ``.gz`` or ``.xz``. SamplerError where it is damaged."""
+    raw = file.read_bytes()
+    unpack = UNPACK.get(file.suffix.lower())
+    if unpack is None:
+        return raw
+    try:
+        return unpack(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise SamplerError(f"replay_path: {file.name} cannot be decompressed ({error}): fetch it again") from None
 
 
 def _rows(raw: bytes, name: str) -> list[dict[str, Any]]:

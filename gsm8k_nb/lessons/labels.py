@@ -1,0 +1,113 @@
+"""Lesson 1: what stands in GSM8K's solutions, and what wrong gold answers do to a score.
+
+    She earns 3 * 4 = $<<3*4=12>>12 a day.        one step, with its calculator annotation
+    #### 12                                       the gold answer
+
+A wrong gold answer is made as people make them: the solution stops one step too early.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from itertools import combinations
+
+import pandas as pd
+from IPython.display import HTML
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from gsm8k_nb.answers import is_correct
+from gsm8k_nb.calculator import annotations, evaluate
+from gsm8k_nb.figures import GREY, RIGHT, STYLE, WIDTH_IN
+from gsm8k_nb.records import Problem
+from gsm8k_nb.report import preformatted
+from gsm8k_nb.scoring import steps
+
+# Lines before #### of the 1,319 solutions of GSM8K's test split, counted in the official file.
+GSM8K_STEPS = {2: 326, 3: 371, 4: 297, 5: 175, 6: 87, 7: 40, 8: 20, 9: 2, 11: 1}
+# Five scores that a leaderboard of strong models might show; no real model's.
+LEADERBOARD = {"A": 0.97, "B": 0.96, "C": 0.945, "D": 0.925, "E": 0.865}
+
+
+def show_solution(problem: Problem) -> HTML:
+    """Question and solution as they stand in the file."""
+    return HTML(preformatted(f"{problem.question}\n\n{problem.solution}"))
+
+
+def step_table(problems: Sequence[Problem]) -> pd.DataFrame:
+    """How many of the given problems, and of GSM8K's test split, take each number of steps."""
+    lengths = [steps(problem) for problem in problems]
+    rows = {
+        n: {
+            "problems here": lengths.count(n),
+            "in GSM8K test": GSM8K_STEPS.get(n, 0),
+            "share of GSM8K test": f"{GSM8K_STEPS.get(n, 0) / sum(GSM8K_STEPS.values()):.1%}",
+        }
+        for n in sorted({*lengths, *GSM8K_STEPS})
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("steps")
+
+
+def with_wrong_labels(problems: Sequence[Problem], share: float, seed: int = 0) -> list[Problem]:
+    """The same problems, a share of them (drawn by ``seed``) with a gold answer that stops one step too early.
+
+    Only the label is wrong: the solution stays as it is. ValueError unless 0 <= share <= 1.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"share must be 0 to 1, got {share}")
+    order = list(range(len(problems)))
+    random.Random(seed).shuffle(order)
+    chosen = set(order[: round(share * len(problems))])
+    return [
+        replace(problem, answer=one_step_early(problem)) if index in chosen else problem
+        for index, problem in enumerate(problems)
+    ]
+
+
+def one_step_early(problem: Problem) -> Decimal:
+    """The value of the last calculation that is not the answer; the answer plus one where there is none."""
+    values = [evaluate(value) for _, value in annotations(problem.solution)]
+    numbers = [Decimal(value.numerator) / value.denominator for value in values if value is not None]
+    others = [number for number in numbers if not is_correct(number, problem.answer)]
+    return others[-1] if others else problem.answer + 1
+
+
+def noise_table(problems: Sequence[Problem], shares: Sequence[float], seed: int = 0) -> pd.DataFrame:
+    """Measured and true accuracy of two solvers on labels of which a share is wrong.
+
+    One always answers truly; the other has seen the labels and repeats them.
+    """
+    rows = {}
+    for share in shares:
+        labelled = with_wrong_labels(problems, share, seed)
+        pairs = list(zip(problems, labelled, strict=True))
+        same = sum(is_correct(true.answer, label.answer) for true, label in pairs)
+        rows[f"{share:.0%}"] = {
+            "wrong labels": len(pairs) - same,
+            "always right: measured": f"{same / len(pairs):.1%}",
+            "always right: true": f"{1:.1%}",
+            "repeats the labels: measured": f"{1:.1%}",
+            "repeats the labels: true": f"{same / len(pairs):.1%}",
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("share of wrong labels")
+
+
+def leaderboard_figure(wrong_percent: float) -> Figure:
+    """Five measured scores with all true accuracies that so many percent of wrong labels leave possible."""
+    wrong = wrong_percent / 100
+    bands = {name: (max(0.0, score - wrong), min(1.0, score + wrong)) for name, score in LEADERBOARD.items()}
+    pairs = list(combinations(bands.values(), 2))
+    apart = sum(first[0] > second[1] for first, second in pairs)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, 1.7), layout="constrained")
+        axes = figure.subplots()
+        for place, (name, score) in enumerate(LEADERBOARD.items()):
+            axes.plot([100 * end for end in bands[name]], [place, place], color=GREY, linewidth=4, alpha=0.5)
+            axes.plot(100 * score, place, "o", color=RIGHT)
+        axes.set_yticks(range(len(LEADERBOARD)), LEADERBOARD)
+        axes.invert_yaxis()
+        axes.set_xlim(75, 100.5)
+        axes.set_xlabel("measured accuracy (point), possible true accuracy (bar), %")
+        axes.set_title(f"{wrong_percent:g}% wrong labels: order certain for {apart} of {len(pairs)} pairs", loc="left")
+    return figure

@@ -1,0 +1,90 @@
+"""Students' sheets from the lessons, and marks from the sheets, through nbgrader.
+
+    python -m gsm8k_nb.lessons.sheets outputs/lessons
+
+makes a course folder as nbgrader lays it out: each lesson is one assignment, ``source/<lesson>/<lesson>.ipynb`` the
+instructor's version and ``release/<lesson>/<lesson>.ipynb`` the sheet without solutions and hidden tests. Sheets that
+come back go to ``submitted/<student>/<lesson>/``; ``nbgrader autograde <lesson>``, called in that folder, marks them.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gsm8k_nb.config import repository_root
+
+LESSONS = "notebooks/lessons"
+CONFIG = "nbgrader_config.py"
+
+
+class SheetError(RuntimeError):
+    """nbgrader could not make or mark a sheet: the message ends with what it said."""
+
+
+def lessons() -> list[Path]:
+    """The instructor's notebooks of this repository, in teaching order."""
+    return sorted((repository_root() / LESSONS).glob("[0-9]*.ipynb"))
+
+
+def course(folder: Path, notebooks: Sequence[Path] | None = None):
+    """nbgrader's API for a course in ``folder``, its source filled with the lessons (or the given notebooks)."""
+    from nbgrader.apps import NbGraderAPI
+    from traitlets.config import PyFileConfigLoader
+
+    _programs_on_path()
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(repository_root() / LESSONS / CONFIG, folder / CONFIG)
+    for book in lessons() if notebooks is None else notebooks:
+        source = folder / "source" / book.stem
+        source.mkdir(parents=True, exist_ok=True)
+        shutil.copy(book, source / book.name)
+    config = PyFileConfigLoader(CONFIG, str(folder)).load_config()
+    config.CourseDirectory.root = str(folder.resolve())
+    config.NbGrader.log_level = "WARNING"
+    return NbGraderAPI(config=config)
+
+
+def release(api, lesson: str) -> Path:
+    """Make the students' sheet of a lesson; SheetError says why it could not be made."""
+    _check(api.generate_assignment(lesson), f"the sheet of {lesson} could not be made")
+    return Path(api.coursedir.root) / "release" / lesson / f"{lesson}.ipynb"
+
+
+def mark(api, lesson: str, student: str, sheet: Path) -> tuple[float, float]:
+    """Hand in a sheet for ``student`` and mark it: (points, points to be had)."""
+    folder = Path(api.coursedir.root) / "submitted" / student / lesson
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(sheet, folder / f"{lesson}.ipynb")
+    _check(api.autograde(lesson, student), f"{student}'s sheet of {lesson} could not be marked")
+    with api.gradebook as gradebook:
+        submission = gradebook.find_submission(lesson, student)
+        return submission.score, submission.max_score
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: python -m gsm8k_nb.lessons.sheets FOLDER (such as outputs/lessons)", file=sys.stderr)
+        return 2
+    api = course(Path(arguments[0]))
+    for book in lessons():
+        print(release(api, book.stem))
+    return 0
+
+
+def _programs_on_path() -> None:
+    """nbgrader calls alembic by its bare name, also where this Python's environment was never activated."""
+    programs = str(Path(sys.executable).parent)
+    if programs not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([programs, os.environ.get("PATH", "")])
+
+
+def _check(result: dict, what: str) -> None:
+    if not result["success"]:
+        said = (result.get("error") or "") + (result.get("log") or "")
+        raise SheetError(f"{what}: {said[-2000:].strip()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
