@@ -5,13 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := transformers,openai,ray,math-verify,lab,teach,docs,test
 
-.PHONY: setup demo test lint run paper clean
+.PHONY: setup demo test lint run paper docs lessons bench clean
 
 setup: $(READY)
 
 # The lock is used as constraints, not as a list: torch has other companions on other platforms.
 $(READY): requirements.lock assets.txt pyproject.toml
-	$(PYTHON) -c "import sys; sys.exit(None if sys.version_info >= (3, 11) else 'gsm8k_nb needs Python 3.11 or newer')"
+	$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else 'gsm8k_nb needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name another, as in make setup PYTHON=python3.12' % v[:2])"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(EXTRAS)]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r assets.txt
@@ -37,6 +37,45 @@ paper: $(READY)
 	$(BIN)/papermill notebooks/appendix.ipynb outputs/paper/appendix.ipynb -f $(PAPER) -k python3 --no-progress-bar
 	@cat outputs/paper/conclusions.md
 	@echo "tables, figures, appendix.tex: outputs/paper/"
+
+# The site, docs/_build/html/index.html. Each notebook is executed into docs/notebooks/, and again only where it or the
+# package changed: eval and the four steps share the demo's run folder, compare and appendix read the stored runs, replayed.
+SITE := docs/_build/html
+BOOKS := $(patsubst %,docs/%,$(wildcard notebooks/*.ipynb notebooks/lessons/*.ipynb))
+PAGES := $(patsubst %,docs/%,$(wildcard notebooks/lessons/*.md)) $(wildcard docs/*.md docs/*.py *.md)
+PACKAGE := $(wildcard gsm8k_nb/*.py gsm8k_nb/*/*.py gsm8k_nb/data/*)
+STORED := $(wildcard outputs/stored/*/*)
+docs: docs/_build/.built
+docs/_build/.built: $(BOOKS) $(PAGES)
+	$(BIN)/sphinx-build -q -E -W --keep-going docs $(SITE)
+	@touch $@
+	@echo "site: $(SITE)/index.html"
+docs/notebooks/%.ipynb: notebooks/%.ipynb $(PACKAGE) $(STORED) params/smollm2.yaml docs/compare.yaml | $(READY)
+	@mkdir -p $(@D) $(dir docs/_build/running/$*)
+	$(BIN)/papermill $< docs/_build/running/$*.ipynb $(VALUES) -k python3 --no-progress-bar
+	@mv docs/_build/running/$*.ipynb $@
+docs/notebooks/%.md: notebooks/%.md
+	@mkdir -p $(@D)
+	@cp $< $@
+$(patsubst %,docs/notebooks/%.ipynb,eval 01_load 02_sample 03_score 04_report): VALUES = -f params/smollm2.yaml
+$(patsubst %,docs/notebooks/%.ipynb,compare appendix): VALUES = -f docs/compare.yaml
+$(patsubst %,docs/notebooks/%.ipynb,compare appendix): docs/_build/runs/.finished
+docs/_build/runs/.finished: docs/stored.py $(STORED) $(PACKAGE) | $(READY)
+	$(BIN)/python docs/stored.py outputs/stored $(@D)
+	@touch $@
+docs/notebooks/01_load.ipynb: docs/notebooks/eval.ipynb
+docs/notebooks/02_sample.ipynb: docs/notebooks/01_load.ipynb
+docs/notebooks/03_score.ipynb: docs/notebooks/02_sample.ipynb
+docs/notebooks/04_report.ipynb: docs/notebooks/03_score.ipynb
+
+# The lessons' sheets for students, without solutions and hidden tests, in an nbgrader course folder.
+lessons: $(READY)
+	@$(BIN)/python -m gsm8k_nb.lessons.sheets outputs/lessons
+
+# Speed against other tools, about an hour on two idle cores. Peers: LM_EVAL_PYTHON, VLLM, LLAMA_SERVER; see bench/systems.py.
+bench: ARGS ?=
+bench: $(READY)
+	$(BIN)/python -m bench $(ARGS)
 
 test: $(READY)
 	$(BIN)/python -m pytest

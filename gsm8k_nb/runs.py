@@ -69,13 +69,7 @@ class Run:
         ``facts`` are hashes of what completions depend on besides the parameters (data, prompt). RunError where the
         folder belongs to a run with other ones: its samples would not be comparable.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / ".write-test"
-            probe.write_text("x")
-            probe.unlink()
-        except OSError as error:
-            raise RunError(f"outputs_dir: cannot write to {self.folder}: {error}") from error
+        self._make_folder()
         before = self.read_json("config.json")
         values = config.model_dump()
         if not before and self.samples_file.exists():
@@ -96,10 +90,22 @@ class Run:
         inputs = (before.get("inputs") or {}) | facts
         self.write_json("config.json", values | {"run_id": config.run_id, "inputs": inputs})
 
+    def _make_folder(self) -> None:
+        """Create the folder and test that it can be written, before anything is asked of a model."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / ".write-test"
+            probe.write_text("x")
+            probe.unlink()
+        except OSError as error:
+            raise RunError(
+                f"outputs_dir: cannot write to {self.folder}: {error.strerror}; choose another outputs_dir"
+            ) from error
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """The right to add samples: one writer at a time. RunError at once where another process has it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         lock = FileLock(self.folder / ".lock")
         try:
             with lock.acquire(timeout=0):

@@ -30,7 +30,7 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
     except (OSError, ValueError, KeyError) as error:
-        raise SamplerError(_loading_failed(config.model, error)) from error
+        raise SamplerError(_loading_failed(config.model, source, error)) from error
     if tokenizer.eos_token_id is None and model.generation_config.eos_token_id is None:
         raise SamplerError(f"model: {config.model!r} names no end-of-text token, so its completions could not end")
     return model.to(device).eval(), tokenizer
@@ -122,12 +122,16 @@ def _convert_gguf(file: Path, folder: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _loading_failed(model: str, error: Exception) -> str:
+def _loading_failed(model: str, source: str, error: Exception) -> str:
     """One sentence for a model that could not be loaded, with the next step in it."""
     text = str(error).strip()
     first = (text.splitlines() or [type(error).__name__])[0][:300]
     if "gated" in text.lower() or "401" in text or "403" in text:
         step = "it needs a login: accept its licence on its page, then run 'hf auth login'"
+    elif Path(source).is_dir():
+        lacking = [name for name in ("config.json", "tokenizer_config.json") if not (Path(source) / name).exists()]
+        lacks = f"that folder has no {' and no '.join(lacking)}: " if lacking else ""
+        step = f"{lacks}it must hold a model and its tokenizer as save_pretrained writes them, or give its .gguf file"
     elif not hub.reachable():
         step = f"the hub cannot be reached: give a local folder or .gguf file, or model: {RunConfig().model}"
     else:
