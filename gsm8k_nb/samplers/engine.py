@@ -27,9 +27,11 @@ Only the attention function is exchanged, through transformers' AttentionInterfa
 ``supports``, which compares logits with the model's own.
 """
 
+import ctypes
 import math
 import os
-from collections import deque
+import sys
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -269,29 +271,55 @@ class _Row:
 def _prepared(model) -> Iterator[None]:
     """The model with our attention function and, on a CPU, with packed linear layers; as it was afterwards."""
     before, modules = model.config._attn_implementation, list(model.modules())
+    owners = Counter(id(weight) for module in modules for weight in module.parameters(recurse=False))
     AttentionInterface.register(ATTENTION, shared_prefix_attention)
-    packed = []
+    packed: list[tuple[torch.nn.Linear, Tensor]] = []
     try:
         model.set_attn_implementation(ATTENTION)
-        packed += (module for module in modules if _pack(module))
+        for module in modules:
+            if type(module) is torch.nn.Linear and (weight := _pack(module, owners[id(module.weight)] > 1)) is not None:
+                packed.append((module, weight))
+        _release_memory()
         yield
     finally:
         model.set_attn_implementation(before)
-        for module in packed:
-            del module.forward
+        for module, weight in packed:
+            _unpack(module, weight)
+        packed.clear()
+        _release_memory()
 
 
-def _pack(module) -> bool:
-    """Lets a linear layer on a CPU run on a copy of its weights in the blocks that oneDNN multiplies. Without it every
-    call reorders them again, which takes longer than the product itself when there are few rows."""
-    if type(module) is not torch.nn.Linear or module.weight.device.type != "cpu" or "forward" in vars(module):
-        return False
+@torch.inference_mode(False)
+def _pack(module: torch.nn.Linear, shared: bool) -> Tensor | None:
+    """Gives a linear layer on a CPU its weights in the blocks that oneDNN multiplies, and returns these. Without it
+    every call reorders them again, which takes longer than the product itself when there are few rows.
+
+    The plain weights are let go meanwhile, or a model would need twice its memory, unless another layer shares them.
+    """
+    if module.weight.device.type != "cpu" or "forward" in vars(module):
+        return None
     try:
         weight = torch.ops.mkldnn._reorder_linear_weight(module.weight.detach())
     except (RuntimeError, AttributeError):  # a dtype that this processor does not multiply, or a build without oneDNN
-        return False
+        return None
     module.forward = lambda x: torch.ops.mkldnn._linear_pointwise(x, weight, module.bias, "none", [], "")
-    return True
+    if not shared:
+        module.weight.data = module.weight.new_empty(0)
+    return weight
+
+
+@torch.inference_mode(False)
+def _unpack(module: torch.nn.Linear, weight: Tensor) -> None:
+    del module.forward
+    if not module.weight.numel():
+        module.weight.data = weight.to_dense()  # bit by bit what it was
+
+
+def _release_memory() -> None:
+    """Gives what was freed back to the system: glibc keeps the gaps that the plain weights leave in its heap."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 class _Run:
@@ -372,7 +400,7 @@ class _Run:
             question.fresh = [tuple(t[:, a:b] for t in layer.fresh) for layer in layers]
             seeds = self.requests[question.request].seeds
             for sample in range(self.requests[question.request].n_samples):
-                rows.append(_Row(question, sample, _uniforms(seeds[sample], self.settings)))
+                rows.append(_Row(question, sample, uniforms_of(seeds[sample], self.settings)))
                 sources.append(number)
         for first in range(0, len(rows), self.batch_size):
             some = slice(first, first + self.batch_size)
@@ -488,23 +516,22 @@ def _draw(logits: Tensor, settings: EngineSettings, uniforms: Tensor, k: int) ->
     return ids.gather(1, place.clamp(max=k - 1))[:, 0], found[:, 0]
 
 
-def _uniforms(seed: int, settings: EngineSettings) -> list[float]:
+def uniforms_of(seed: int, settings: EngineSettings) -> list[float]:
     """The random numbers of one sample, a token each, from its seed alone. None are drawn when decoding is greedy."""
     if settings.temperature == 0:
         return []
     return torch.rand(settings.max_new_tokens, generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def _end_check(settings: EngineSettings, tokenizer) -> Callable[[list[int]], str | None]:
-    """A function that says how a text ends with its last token: ``stop``, ``length``, or None where it goes on.
+def stop_check(strings: Sequence[str], tokenizer) -> Callable[[Sequence[int]], bool]:
+    """A function that says whether the last of a text's tokens completes one of the stop strings; ask at every token.
 
     Only the last few tokens are decoded, and only where the newest can complete a stop string at all.
     """
-    stops, strings = set(settings.stop_token_ids), tuple(settings.stop_strings)
     finals = {string[-1] for string in strings}
     window = max((len(string.encode()) for string in strings), default=0) + 8  # a token is a byte or more, or skipped
 
-    def decode(token_ids: list[int]) -> str:
+    def decode(token_ids: Sequence[int]) -> str:
         return tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     @cache
@@ -512,13 +539,22 @@ def _end_check(settings: EngineSettings, tokenizer) -> Callable[[list[int]], str
         text = decode([token])  # alone, a token may lose its leading space, or be a part of a character
         return not text or "\ufffd" in text or any(final in text for final in finals)
 
+    def completes(token_ids: Sequence[int]) -> bool:
+        if not strings or not may_complete(token_ids[-1]):
+            return False
+        tail = decode(token_ids[-window:])
+        return any(string in tail for string in strings)
+
+    return completes
+
+
+def _end_check(settings: EngineSettings, tokenizer) -> Callable[[list[int]], str | None]:
+    """A function that says how a text ends with its last token: ``stop``, ``length``, or None where it goes on."""
+    stop_ids, completes = set(settings.stop_token_ids), stop_check(settings.stop_strings, tokenizer)
+
     def ends(token_ids: list[int]) -> str | None:
-        if token_ids[-1] in stops:
+        if token_ids[-1] in stop_ids or completes(token_ids):
             return "stop"
-        if strings and may_complete(token_ids[-1]):
-            tail = decode(token_ids[-window:])
-            if any(string in tail for string in strings):
-                return "stop"
         return "length" if len(token_ids) >= settings.max_new_tokens else None
 
     return ends

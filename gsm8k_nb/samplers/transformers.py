@@ -9,7 +9,7 @@ What is done so that a score means what it says:
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,7 @@ class TransformersSampler:
         self.batch_size = config.batch_size
         self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
 
-    def sample(self, requests: Sequence[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
+    def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         left = {(one.problem.id, one.sample_index): (one, encode(self.tokenizer, one.prompt)) for one in requests}
         longest = max((len(ids) for _, ids in left.values()), default=0)
         self._check_context(longest)
@@ -190,7 +190,7 @@ class SeededDraw(LogitsProcessor):
     def __init__(self, settings: engine.EngineSettings, seeds: list[int], prompt_width: int) -> None:
         self.settings = settings
         self.prompt_width = prompt_width
-        self.uniforms = torch.tensor([engine._uniforms(seed, settings) for seed in seeds])
+        self.uniforms = torch.tensor([engine.uniforms_of(seed, settings) for seed in seeds])
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         step = input_ids.shape[1] - self.prompt_width
@@ -199,18 +199,14 @@ class SeededDraw(LogitsProcessor):
 
 
 class StopStrings(StoppingCriteria):
-    """Marks a row done once a stop string stands in its new text; only the last few tokens are decoded each step."""
+    """Marks a row done once its newest token completes a stop string, by the engine's own ``stop_check``."""
 
     def __init__(self, tokenizer, stop: tuple[str, ...], prompt_width: int) -> None:
-        self.tokenizer = tokenizer
-        self.stop = stop
+        self.completes = engine.stop_check(stop, tokenizer)
         self.prompt_width = prompt_width
-        self.window = max(len(text.encode()) for text in stop) + 8  # a token is at least a byte, or is skipped
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs) -> torch.Tensor:
-        start = max(self.prompt_width, input_ids.shape[1] - self.window)
-        tails = self.tokenizer.batch_decode(input_ids[:, start:], clean_up_tokenization_spaces=False)
-        done = [any(text in tail for text in self.stop) for tail in tails]
+        done = [self.completes(ids) for ids in input_ids[:, self.prompt_width :].tolist()]
         return torch.tensor(done, dtype=torch.bool, device=input_ids.device)
 
 
