@@ -10,33 +10,17 @@ script element, or act on a reader's screen, is spelt so that it cannot, see ``s
 """
 
 import json
-import re
 from collections import defaultdict
 from typing import Any
 
 from gsm8k_nb.calculator import without_annotations
 from gsm8k_nb.records import Problem
 from gsm8k_nb.summary import Results
+from gsm8k_nb.texts import visible
 
 BUDGET = 24_000_000  # bytes of JSON of samples in one report: a browser opens a page of that size in about a second
 CUT_AT = 20_000  # characters kept of a longer text where the budget is short: its beginning and its end
 READ_AT_MOST = 60  # characters shown of an answer as read: a rule may read a number of a thousand digits
-
-# Control characters (tab and line feed apart), marks that turn the direction of writing, line separators, characters
-# without width (joiners apart: scripts and emoji need them), halves of surrogate pairs.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
-
-
-def visible(text: str) -> str:
-    """Text in which nothing acts and nothing hides: ESC is shown as its picture, U+202E as ``[U+202E]``."""
-    return _UNSEEN.sub(_picture, text)
-
-
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return "\u2421" if code == 127 else chr(0x2400 + code) if code < 32 else f"[U+{code:04X}]"
 
 
 def script_json(value: Any) -> str:

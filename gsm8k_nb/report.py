@@ -30,6 +30,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
+from gsm8k_nb.texts import visible
 
 N_EXAMPLES = 3
 _PRE = "white-space: pre-wrap; overflow-wrap: anywhere"
@@ -93,7 +94,7 @@ def beside_published(results: Results) -> pd.DataFrame:
 def save_table(run: Run, name: str, table: pd.DataFrame) -> None:
     """``tables/NAME.csv`` and ``.tex``, the latter with every special character escaped."""
     run.write_text(f"tables/{name}.csv", csv_text(table))
-    escaped = table.reset_index().map(lambda cell: " ".join(browser.visible(str(cell)).split()))
+    escaped = table.reset_index().map(lambda cell: " ".join(visible(str(cell)).split()))
     styled = escaped.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
     run.write_text(f"tables/{name}.tex", styled.to_latex(hrules=True))
 
@@ -337,11 +338,11 @@ def escape(text: str) -> str:
 
     MathJax, which notebooks load, reads ``$`` in any HTML output; an entity inside ``<pre>`` is left alone.
     """
-    return html.escape(browser.visible(text)).replace("$", "&#36;")
+    return html.escape(visible(text)).replace("$", "&#36;")
 
 
 def _visible(value: object) -> object:
-    return browser.visible(value) if isinstance(value, str) else value
+    return visible(value) if isinstance(value, str) else value
 
 
 def _data_file(name: str) -> str:

@@ -39,6 +39,7 @@ class Results:
     problems: list[Problem]
     frame: pd.DataFrame
     metrics: dict[str, Any]
+    errors: list[errors.ErrorReport]  # of every wrong sample under the headline rule
 
     @property
     def headline_rule(self) -> str:
@@ -110,13 +111,18 @@ def summarise(run: Run, config: RunConfig) -> Results:
     inputs = run.read_json("config.json")["inputs"]
     check_scores(run, samples, scores, headline_rule(config, inputs))
     table = frame(problems, samples, scores, run.folder.name)
-    values = compute_metrics(config, inputs, problems, table)
+    reports = error_reports(problems, table[table["rule"] == headline_rule(config, inputs)])
+    values = compute_metrics(config, inputs, problems, table, reports)
     run.write_json("metrics.json", values)
-    return Results(run, config, inputs, problems, table, values)
+    return Results(run, config, inputs, problems, table, values, reports)
 
 
 def compute_metrics(
-    config: RunConfig, inputs: dict[str, Any], problems: Sequence[Problem], table: pd.DataFrame
+    config: RunConfig,
+    inputs: dict[str, Any],
+    problems: Sequence[Problem],
+    table: pd.DataFrame,
+    reports: Sequence[errors.ErrorReport],
 ) -> dict[str, Any]:
     """The content of ``metrics.json``; pure."""
     rule = headline_rule(config, inputs)
@@ -138,7 +144,7 @@ def compute_metrics(
         "pass_hat_k": curves["pass_hat_k"],
         "test_at_n": curves["test_at_n"],
         "intervals_at_k": curves["intervals"],
-        "errors": _error_counts(problems, table[table["rule"] == rule]),
+        "errors": dict(Counter(report.kind for report in reports)),  # each wrong sample's primary kind
         "health": health,
     }
     return {"headline": headline(values)} | values
@@ -330,11 +336,6 @@ def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> 
 
 def _ends(interval: stats.Interval) -> list[float]:
     return [float(interval.low), float(interval.high)]
-
-
-def _error_counts(problems: Sequence[Problem], rows: pd.DataFrame) -> dict[str, int]:
-    """How many wrong samples are of each kind, by their primary kind."""
-    return dict(Counter(report.kind for report in error_reports(problems, rows)))
 
 
 def error_reports(problems: Sequence[Problem], rows: pd.DataFrame) -> list[errors.ErrorReport]:

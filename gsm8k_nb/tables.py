@@ -15,11 +15,15 @@ from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run, Sampled
 from gsm8k_nb.scoring import DEFAULT_RULES, steps
 from gsm8k_nb.summary import WARN_ABOVE, Results
+from gsm8k_nb.texts import visible
 
 
 def show_in_full() -> None:
-    """Let this session's tables show whole texts and all rows; pandas cuts cells at 50 characters otherwise."""
-    pd.set_option("display.max_colwidth", None, "display.max_rows", None)
+    """Let this session's tables show whole texts and all rows, and dollar signs as what they are.
+
+    Otherwise pandas cuts cells at 50 characters, and MathJax takes what stands between two prices for a formula.
+    """
+    pd.set_option("display.max_colwidth", None, "display.max_rows", None, "display.html.use_mathjax", False)
 
 
 def parameters(config: RunConfig) -> pd.DataFrame:
@@ -53,7 +57,7 @@ def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
 
 def first_problems(problems: Sequence[Problem], n: int = 3) -> pd.DataFrame:
     """The first problems as they are: question, gold solution with its annotations, parsed answer, steps."""
-    rows = [(one.id, one.question, one.solution, str(one.answer), steps(one)) for one in problems[:n]]
+    rows = [(one.id, visible(one.question), visible(one.solution), str(one.answer), steps(one)) for one in problems[:n]]
     return pd.DataFrame(rows, columns=["id", "question", "solution", "answer", "steps"]).set_index("id")
 
 
@@ -190,7 +194,7 @@ def verdict_by_rule(results: Results) -> pd.DataFrame:
 
 def error_kinds(results: Results) -> pd.DataFrame:
     """What is wrong in the wrong answers, as far as a program can tell: counts, examples and measured precision."""
-    table = errors.error_table(summary.error_reports(results.problems, results.of_rule()))
+    table = errors.error_table(results.errors)
     table["share"] = table["share"].map(_percent)
     return table.rename(columns={"share": "share %", "precision": "labels right when checked"}).set_index("kind")
 

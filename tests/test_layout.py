@@ -25,6 +25,7 @@ LEVELS = {
         "manifest",
         "hub",
         "interrupts",
+        "texts",
         "chromium",
     ],
     1: ["data", "prompts", "scoring", "metrics", "stats", "errors", "published", "logs"],
