@@ -53,6 +53,7 @@ docs/_build/.built: $(BOOKS) $(PAGES)
 docs/notebooks/%.ipynb: notebooks/%.ipynb $(PACKAGE) $(STORED) params/smollm2.yaml docs/compare.yaml | $(READY)
 	@mkdir -p $(@D) $(dir docs/_build/running/$*)
 	$(BIN)/papermill $< docs/_build/running/$*.ipynb $(VALUES) -k python3 --no-progress-bar
+	@$(if $(findstring lessons/,$*),$(BIN)/python -m gsm8k_nb.lessons.sheets --strip docs/_build/running/$*.ipynb)
 	@mv docs/_build/running/$*.ipynb $@
 docs/notebooks/%.md: notebooks/%.md
 	@mkdir -p $(@D)

@@ -31,7 +31,7 @@ PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
 NOT_GENERATION = {
     "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples", "outputs_dir",
     "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input", "price_output", "budget", "dry_run",
-    "smoke", "tensor_parallel", "ray_engine", "ray_workers", "ray_address",
+    "smoke", "tensor_parallel", "ray_workers", "ray_address",
 }  # fmt: skip
 _KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bearer).?token|^token$")
 _MISSING = {"", "none", "null", "~"}
@@ -215,7 +215,8 @@ class RunConfig(Parameters):
     @property
     def run_id(self) -> str:
         """Name of the run folder: model slug, prompt, and 8 hex digits of a hash of what can change a completion."""
-        values = self.model_dump(exclude=NOT_GENERATION, exclude_none=True) | {"shots": self.n_shots}
+        others = set() if self.sampler == "ray" else {"ray_engine"}
+        values = self.model_dump(exclude=NOT_GENERATION | others, exclude_none=True) | {"shots": self.n_shots}
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{self.model_slug}-{self.prompt}-{digest[:8]}"
 

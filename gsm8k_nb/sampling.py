@@ -7,7 +7,7 @@ and asks again for failed requests. Where nothing is missing, no model is loaded
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
@@ -152,13 +152,18 @@ def _ask(session: _Session, missing: list[Asked]) -> Iterator[Sample]:
     """Samples as they come, each on disk before it is handed on. Ends where the budget does, all under way finished."""
     while missing:
         answered = set()
-        for batch in session.sampler.sample(_requests(session, missing), session.stop):
-            with session.safe():
-                session.run.append(batch)
-            session.purse.pay(batch)
-            session.bar.update(len(batch))
-            answered.update((sample.problem_id, sample.sample_index) for sample in batch)
-            yield from batch
+        with closing(session.sampler.sample(_requests(session, missing), session.stop)) as stream:
+            for batch in stream:
+                try:
+                    with session.safe():
+                        session.run.append(batch)
+                except KeyboardInterrupt as interrupt:
+                    session.run.append(stream.throw(interrupt))  # what has arrived; raises at once where nothing has
+                    raise
+                session.purse.pay(batch)
+                session.bar.update(len(batch))
+                answered.update((sample.problem_id, sample.sample_index) for sample in batch)
+                yield from batch
         if not answered:
             return
         # A purse that had to count requests under way at their worst may have money left once they have ended.

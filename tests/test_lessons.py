@@ -116,6 +116,21 @@ def test_a_wrong_answer_costs_its_own_points_only(api, tmp_path):
     assert points == full - 2
 
 
+def test_the_sites_copy_has_outputs_and_no_solutions(tmp_path):
+    book = shutil.copy(BOOKS[0], tmp_path)
+    notebook = nbformat.read(book, as_version=4)
+    shown = nbformat.v4.new_output("stream", text="shown")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [shown]
+    nbformat.write(notebook, book)
+    assert sheets.main(["--strip", str(book)]) == 0
+    cells = [cell for cell in nbformat.read(book, as_version=4).cells if cell.cell_type == "code"]
+    assert not [cell for cell in cells if SOLUTION.search(cell.source) or HIDDEN.search(cell.source)]
+    assert any("NotImplementedError" in cell.source for cell in cells)
+    assert all(cell.outputs == [shown] for cell in cells)
+
+
 def test_the_command_makes_the_sheets(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sheets, "lessons", lambda: BOOKS[:1])
     assert sheets.main([str(tmp_path / "course")]) == 0

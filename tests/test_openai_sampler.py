@@ -247,6 +247,7 @@ def test_a_field_that_matters_is_never_left_out():  # traps.md 2.28, 2.16
     ("answer", "said"),
     [
         (error(400, "maximum context length is 2048 tokens, reduce max_tokens"), "Lower max_new_tokens"),
+        (error(400, "max_tokens=5000 cannot be greater than max_model_len=1024"), "Lower max_new_tokens"),
         (error(400, "you must provide a chat template"), "chat_template: plain"),
         (error(401, "bad key"), "OPENAI_API_KEY.*is not set, so a placeholder was sent"),
         (error(403, "no access"), "OPENAI_API_KEY"),

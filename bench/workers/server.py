@@ -8,6 +8,7 @@ the server's processes (Linux).
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -22,7 +23,8 @@ PATIENCE = 900  # seconds for a server to start
 def main(job: dict) -> dict:
     started = time.perf_counter()
     with open(job["log"], "w") as log:
-        server = subprocess.Popen(job["command"], stdout=log, stderr=log, env=os.environ | job.get("environment", {}))
+        environment = os.environ | job.get("environment", {})
+        server = subprocess.Popen(job["command"], stdout=log, stderr=log, env=environment, start_new_session=True)
     try:
         wait_until_ready(server, job)
         ask_all(job, job["warm_up"])
@@ -32,12 +34,21 @@ def main(job: dict) -> dict:
         seconds = time.perf_counter() - started
         after, peak_mb = tree(server.pid)
     finally:
-        server.terminate()
-        server.wait(60)
+        stop(server)
     return {
         "seconds": seconds, "load_seconds": load_seconds, "cpu_seconds": after - cpu, "peak_mb": peak_mb,
         "texts": texts, "versions": job["versions"],
     }  # fmt: skip
+
+
+def stop(server: subprocess.Popen) -> None:
+    """Ends the server and, where it does not end by itself, its group of processes."""
+    server.terminate()
+    try:
+        server.wait(30)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 def wait_until_ready(server: subprocess.Popen, job: dict) -> None:

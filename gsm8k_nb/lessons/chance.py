@@ -87,19 +87,20 @@ def imagined(skill: float, same_mistake: float, n: int = 16, seed: int = 0) -> P
         [problem.answer + int(offset) for offset in row]
         for problem, row in zip(problems, np.where(correct, 0, mistakes), strict=True)
     ]
-    name = f"imagined model, {skill:.0%} right, {same_mistake:.0%} of its mistakes the same"
+    name = f"imagined, {skill:.0%} right, {same_mistake:.0%} of mistakes alike"
     return Pool(name, name, 0.0, problems, [], answers, correct)
 
 
 def summary(pools: dict[str, Pool], k: int) -> pd.DataFrame:
-    """Accuracy of one sample, pass@k and maj@k of every run, in percent."""
-    rows = {}
+    """Accuracy of one sample, pass@k and maj@k of every run, in percent, on the problems that all runs begin with."""
+    rows, both = {}, min(len(pool.problems) for pool in pools.values())
     for name, pool in pools.items():
-        right, vote = pass_curve(pool.correct), maj_curve(pool.answers, pool.golds)
-        values = {f"avg@{pool.correct.shape[1]}": pool.correct.mean(), f"pass@{k}": right[:, k - 1].mean()}
+        correct = pool.correct[:both]
+        right, vote = pass_curve(correct), maj_curve(pool.answers[:both], pool.golds[:both])
+        values = {f"avg@{correct.shape[1]}": correct.mean(), f"pass@{k}": right[:, k - 1].mean()}
         rows[name] = {key: f"{100 * value:.1f}" for key, value in values.items()}
         rows[name][f"maj@{k}"] = f"{100 * vote[:, k - 1].mean():.1f}"
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run, in %")
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(f"run, in % of {both} problems")
 
 
 def gains(pools: dict[str, Pool]) -> pd.DataFrame:
@@ -110,6 +111,7 @@ def gains(pools: dict[str, Pool]) -> pd.DataFrame:
         gain = vote - pool.correct.mean(axis=1)
         helped, hurt = gain > SAME, gain < -SAME
         rows[name] = {
+            "problems": len(gain),
             "helped": helped.sum(),
             "points from these": f"{100 * gain[helped].sum() / len(gain):+.1f}",
             "hurt": hurt.sum(),

@@ -63,7 +63,21 @@ def mark(api, lesson: str, student: str, sheet: Path) -> tuple[float, float]:
         return submission.score, submission.max_score
 
 
+def strip(book: Path) -> None:
+    """Take solutions and hidden tests out of an executed lesson, its outputs kept: so it stands on the site."""
+    import nbformat
+    from nbgrader.preprocessors import ClearHiddenTests, ClearSolutions
+
+    notebook = nbformat.read(book, as_version=4)
+    for step in (ClearSolutions(), ClearHiddenTests()):
+        notebook, _ = step.preprocess(notebook, {})
+    nbformat.write(notebook, book)
+
+
 def main(arguments: list[str]) -> int:
+    if len(arguments) == 2 and arguments[0] == "--strip":
+        strip(Path(arguments[1]))
+        return 0
     if len(arguments) != 1:
         print("usage: python -m gsm8k_nb.lessons.sheets FOLDER (such as outputs/lessons)", file=sys.stderr)
         return 2

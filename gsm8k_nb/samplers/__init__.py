@@ -6,7 +6,7 @@
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,11 +34,11 @@ class Sampler(Protocol):
 
     has_chat_template: bool
 
-    def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
+    def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Generator[list[Sample], None, None]:
         """Completions in batches, in any order; each request is answered once, a failed one by ``Sample.error``.
 
         A problem's requests come one after another. An engine that asks as it goes takes them as it needs them: the
-        iterable ends early where the budget does.
+        iterable ends early where the budget does. Interrupted, it may yield once more, what has arrived, and raises.
         """
         ...
 

@@ -42,12 +42,13 @@ class TransformersSampler:
         self.model.generation_config = GenerationConfig()
         self.batch_size = config.batch_size
         self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
+        self.tried = 0  # tokens of the text on which the engine was tried
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
-        left = {(one.problem.id, one.sample_index): (one, encode(self.tokenizer, one.prompt)) for one in requests}
+        left = self._encoded(requests)
         longest = max((len(ids) for _, ids in left.values()), default=0)
         self._check_context(longest)
-        self.fallback = engine.supports(self.model, length=min(longest + self.config.max_new_tokens, PROBE_TOKENS))
+        self._try_engine(min(longest + self.config.max_new_tokens, PROBE_TOKENS))
         make = self._shared_prefix if self.fallback is None else self._plain
         while left:
             # the longest first: memory runs out at once or never
@@ -59,6 +60,21 @@ class TransformersSampler:
                     yield samples
             except RuntimeError as error:  # torch.OutOfMemoryError is one
                 self._halve_batch(error)
+
+    def _encoded(self, requests: Iterable[Request]) -> dict[tuple[str, int], Encoded]:
+        """Requests by problem and sample, with the prompt's token ids: one list a problem, which its samples share."""
+        ids: dict[str, list[int]] = {}
+        found = {}
+        for one in requests:
+            if one.problem.id not in ids:
+                ids[one.problem.id] = encode(self.tokenizer, one.prompt)
+            found[one.problem.id, one.sample_index] = (one, ids[one.problem.id])
+        return found
+
+    def _try_engine(self, length: int) -> None:
+        """Compare the engine with the model on a text of so many tokens, unless a longer one was tried before."""
+        if length > self.tried:
+            self.fallback, self.tried = engine.supports(self.model, length=length), length
 
     def describe(self) -> dict[str, Any]:
         template = self.tokenizer.chat_template

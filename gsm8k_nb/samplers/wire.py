@@ -291,7 +291,7 @@ def next_step(refused: Refused, config: RunConfig, key_set: bool) -> str:
         return "For a base model set chat_template: plain, which asks by /completions."
     if "chat model" in words or ("completions" in words and refused.status == 404 and "chat" in words):
         return "For a chat model leave chat_template at auto, for a base model set it to plain."
-    if "context" in words or "too long" in words or "too large" in words:
+    if any(sign in words for sign in ("context", "max_model_len", "too long", "too large")):
         return "Lower max_new_tokens, use fewer shots, or start the server with a longer context."
     if refused.status == 404:
         return "Check model and base_url, which for most servers ends in /v1."
