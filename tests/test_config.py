@@ -30,6 +30,9 @@ def test_misspelt_name_is_refused_with_the_nearest_right_one():  # traps.md 4.15
         ("limit", -1, "greater than or equal to 1"),
         ("limit", 0, "greater than or equal to 1"),
         ("limit", [3], "integer"),  # traps.md 4.12
+        ("limit", (3,), "integer"),  # traps.md 4.7: no parameter is a tuple
+        ("limit", {3: 4}, "integer"),  # traps.md 4.9: nor a dict
+        ("model", {"a"}, "text"),
         ("split", "train", "exemplars come from train"),
         ("prompt", "wei8shot", "did you mean 'wei_8shot'"),
         ("temperature", float("nan"), "finite"),  # traps.md 4.10
@@ -70,6 +73,17 @@ def test_numpy_scalars_are_plain_numbers():  # traps.md 4.8
 def test_text_round_trips_unchanged():  # traps.md 4.13
     text = 'a "b" \\ \n ü 🙂'
     assert RunConfig.checked({"protocol_label": text, "sampler": "replay", "replay_path": "x"}).protocol_label == text
+
+
+def test_the_marker_survives_yaml_where_it_is_quoted():  # traps.md 4.6
+    asked = {"sampler": "replay", "replay_path": "x"}
+    quoted = yaml.safe_load('protocol_label: "#### first, Question: kept"')
+    assert RunConfig.checked(quoted | asked).protocol_label == "#### first, Question: kept"
+    bare = yaml.safe_load("protocol_label: #### first")  # a comment to YAML: the label is missing, and not "####"
+    assert RunConfig.checked(bare | asked).protocol_label is None
+    for file in (ROOT / "params").glob("**/*.yaml"):
+        for line in file.read_text().splitlines():
+            assert "#" not in line.strip()[1:].split('"')[0] or line.strip().startswith("#"), line
 
 
 def test_from_parameters_takes_a_notebook_namespace():

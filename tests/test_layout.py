@@ -124,6 +124,11 @@ def test_heavy_packages_are_imported_by_engines_only():
             assert not [top for top in tops if top.split(".")[0] in HEAVY], name
 
 
+def test_no_code_from_the_hub_is_run():  # traps.md 4.31
+    for file in (ROOT / "gsm8k_nb").rglob("*.py"):
+        assert not re.search(r"trust_remote_code\W+True", file.read_text()), file
+
+
 def test_import_is_cheap():
     code = f"import gsm8k_nb, gsm8k_nb.config, gsm8k_nb.answers, sys; print([n for n in {HEAVY} if n in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -44,6 +44,7 @@ def test_house_rules(book):
             continue
         assert cell.outputs == [] and cell.execution_count is None
         assert not re.search(r"/home/|/root/|/tmp/|C:\\|%cd|!pip|%pip|sys\.path", cell.source)
+        assert not re.search(r"\b(sys\.exit|exit|quit)\(", cell.source)  # traps.md 4.23
         tags = cell.metadata.get("tags", [])
         if "parameters" in tags or "exercise" in tags:
             continue
