@@ -14,14 +14,15 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.runs import Run
 
 
-def finish(stored: Path, outputs: Path) -> None:
-    """Replay one stored run into a run folder below ``outputs``, and score it."""
+def finish(stored: Path, outputs: Path, limit: int | None) -> None:
+    """Replay one stored run into a run folder below ``outputs``, its first ``limit`` problems, and score it."""
     made_by = Run(stored).read_json("config.json")
     config = RunConfig(
         model=f"SmolLM2 {made_by['prompt']}, T={made_by['temperature']:g}",
         sampler="replay",
         replay_path=str(stored),
         dataset=made_by["dataset"],
+        limit=limit,
         n_samples=made_by["n_samples"],
         headline_rule="flexible",
         rules="both",
@@ -40,5 +41,6 @@ if __name__ == "__main__":
     if len(found) < 2:
         sys.exit(f"{store}: the chapters on several runs need at least two stored runs, found {len(found)}")
     shutil.rmtree(outputs, ignore_errors=True)  # of an earlier store
-    for one in found:
-        finish(one, outputs)
+    limits = [Run(one).read_json("config.json")["limit"] for one in found]
+    for one in found:  # on the problems that all of them have, so that they can be compared
+        finish(one, outputs, min((limit for limit in limits if limit), default=None))
