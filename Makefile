@@ -73,7 +73,7 @@ docs/notebooks/04_report.ipynb: docs/notebooks/03_score.ipynb
 lessons: $(READY)
 	@$(BIN)/python -m gsm8k_nb.lessons.sheets outputs/lessons
 
-# Speed against other tools, about an hour on two idle cores. Peers: LM_EVAL_PYTHON, VLLM, LLAMA_SERVER; see bench/systems.py.
+# Speed against other tools, about 40 minutes on two idle cores. Peers are found by LM_EVAL_PYTHON, VLLM, LLAMA_SERVER.
 bench: ARGS ?=
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)

@@ -1,9 +1,9 @@
-"""What all workers share: read a job, time it, write what came of it. Only the standard library: peers have their own.
+r"""What all workers share: read a job, time it, write what came of it. Only the standard library: peers have their own.
 
     python workers/ours.py JOB.json RESULT.json
 
 Job:    {"model": folder, "dtype": "bfloat16", "prompts": ["Q: ..."], "n_samples": 1, "temperature": 0.0,
-         "max_new_tokens": 128, "stop": ["\n\nQ:"], "batch_size": 64, "threads": 2}
+         "max_new_tokens": 128, "stop": ["\n\nQ:"], "batch_size": 64, "threads": 2, "warm_up": ["Q: ..."]}
 Result: {"seconds": 16.2, "load_seconds": 2.1, "cpu_seconds": 31.9, "peak_mb": 1290.0, "texts": [["..."], ...],
          "versions": {"torch": "2.13.0"}}
 

