@@ -99,7 +99,7 @@ def version(binary: str, environment: dict[str, str]) -> str:
     """The first line with a digit that ``--version`` prints, on either stream."""
     done = subprocess.run([binary, "--version"], capture_output=True, text=True, env=os.environ | environment)
     lines = (done.stdout + done.stderr).splitlines()
-    return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "unknown")
+    return next((line.strip().removeprefix("version: ") for line in lines if re.search(r"\d\.\d", line)), "unknown")
 
 
 def free_port() -> int:

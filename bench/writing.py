@@ -8,6 +8,7 @@ A record is one measurement as ``__main__`` stores it, by its name:
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -100,12 +101,12 @@ def table(names: Iterable[str], rows: Iterable[Row]) -> str:
 def head(records: Records, pieces: list[Piece]) -> str:
     dates = sorted(record["date"] for record in records.values())
     versions = sorted({f"{k} {v}" for r in records.values() for k, v in r.get("versions", {}).items()})
-    missing = [piece.name for piece in pieces if piece.name not in records]
+    missing = Counter(f"{systems.NAMES[piece.system]}, {piece.dtype}" for piece in pieces if piece.name not in records)
     return HEAD.format(
         machine=f"{processor()}, {max(record['threads'] for record in records.values())} threads, no GPU",
         dates=f"{dates[0]} to {dates[-1]}",
         versions=", ".join(versions),
-        missing=", ".join(missing) or "nothing",
+        missing="; ".join(f"{name} ({count})" for name, count in missing.items()) or "nothing",
     )
 
 
@@ -122,7 +123,7 @@ one tokenizer for all. Where fewer cores were busy than there are, threads waite
 
 Versions: {versions}.
 
-Not run: {missing}."""
+Planned and not run (number of measurements): {missing}."""
 
 
 def processor() -> str:

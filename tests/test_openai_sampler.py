@@ -380,9 +380,13 @@ def test_ctrl_c_hands_on_what_arrived(recwarn, caplog):
         return good
 
     got = []
-    with serve(answer) as stub, pytest.raises(KeyboardInterrupt):
-        for batch in openai.OpenAISampler(config_of(stub.url)).sample(iter(asked(100)), ()):
-            got += batch
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with serve(answer) as stub, pytest.raises(KeyboardInterrupt):
+            for batch in openai.OpenAISampler(config_of(stub.url)).sample(iter(asked(100)), ()):
+                got += batch
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert {one.problem_id for one in got} == {f"test-{number:04d}" for number in range(1, 11)}
     assert len(stub.seen) == 14 and not crew()
     gc.collect()
