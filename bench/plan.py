@@ -15,7 +15,7 @@ OURS, LM_EVAL, GENERATE, PREFIX, VLLM, LLAMA = "ours", "lm_eval", "generate", "g
 BF16, F32, Q4 = "bfloat16", "float32", "Q4_1"
 SHOTS = 8
 BATCHES = {OURS: (64, 32, 16, 8, 1), LM_EVAL: (16, 32)}  # the first is the one used where batches are not compared
-SERVED_AT_ONCE = 8  # llama.cpp's slots: with 16 or 32 it reads the shared prefix for each and was slower here
+SERVED_AT_ONCE = 8  # slots of llama.cpp's server
 
 
 @dataclass(frozen=True)
