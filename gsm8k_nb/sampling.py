@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from tqdm import tqdm
@@ -184,8 +184,10 @@ def _probe_first(config: RunConfig, missing: list[Asked]) -> tuple[list[Asked], 
     """A sample of each of the first problems, and the others; no probe where the run is short or stored."""
     if config.sampler == "replay" or not config.smoke or len(missing) < LONG_RUN * config.smoke:
         return [], missing
-    firsts = {problem.id: (problem.id, index) for problem, index in reversed(missing)}
-    chosen = {firsts[name] for name in list(dict.fromkeys(problem.id for problem, _ in missing))[: config.smoke]}
+    firsts: dict[str, int] = {}
+    for problem, index in missing:
+        firsts.setdefault(problem.id, index)
+    chosen = set(islice(firsts.items(), config.smoke))
     probe = [(problem, index) for problem, index in missing if (problem.id, index) in chosen]
     return probe, [(problem, index) for problem, index in missing if (problem.id, index) not in chosen]
 

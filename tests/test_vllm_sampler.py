@@ -10,10 +10,9 @@ import pytest
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
-from gsm8k_nb.samplers import Request, SamplerError, open_sampler
+from gsm8k_nb.samplers import Request, SamplerError, open_sampler, sample_seed
 
 torch = pytest.importorskip("torch", reason="the transformers extra is not installed")
-from gsm8k_nb.samplers import transformers as local  # noqa: E402
 
 QUESTIONS = ["One pen?", "Two pens and a box of them, how many is that?", "Three?", "What about four pens then?"]
 
@@ -133,7 +132,7 @@ def test_each_sample_has_a_seed_of_its_own(tiny_model):
     drawn = open_sampler(options(tiny_model, temperature=0.9, n_samples=2, top_p=0.9, top_k=5))
     asked = requests(samples=2)
     first = answers(drawn, asked)
-    assert [params.seed for _, params in drawn.engine.asked] == [local.sample_seed(0, one) for one in asked]
+    assert [params.seed for _, params in drawn.engine.asked] == [sample_seed(0, one) for one in asked]
     assert {(params.top_p, params.top_k) for _, params in drawn.engine.asked} == {(0.9, 5)}
     assert first == answers(drawn, asked[::-1])
     with pytest.raises(SamplerError, match="temperature: vllm takes 0, or 0.01 and more, got 0.005"):

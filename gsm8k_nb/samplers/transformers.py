@@ -20,7 +20,7 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError, engine
+from gsm8k_nb.samplers import Request, SamplerError, engine, sample_seed
 from gsm8k_nb.samplers.loading import load_model
 
 PROBE_TOKENS = 768  # of the text on which the engine is compared with the model; a run's prompts may be longer
@@ -43,7 +43,6 @@ class TransformersSampler:
         self.batch_size = config.batch_size
         self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
         self.tried_tokens = 0  # of the text on which that was found out
-        self.tried = 0  # tokens of the text on which the engine was tried
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         left = self._encoded(requests)
@@ -71,11 +70,6 @@ class TransformersSampler:
                 ids[one.problem.id] = encode(self.tokenizer, one.prompt)
             found[one.problem.id, one.sample_index] = (one, ids[one.problem.id])
         return found
-
-    def _try_engine(self, length: int) -> None:
-        """Compare the engine with the model on a text of so many tokens, unless a longer one was tried before."""
-        if length > self.tried:
-            self.fallback, self.tried = engine.supports(self.model, length=length), length
 
     def describe(self) -> dict[str, Any]:
         template = self.tokenizer.chat_template
@@ -256,12 +250,6 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
     """The text before the first stop string, and whether there was one."""
     places = [place for place in (text.find(string) for string in stop) if place >= 0]
     return (text[: min(places)], True) if places else (text, False)
-
-
-def sample_seed(seed: int, request: Request) -> int:
-    """The seed of one sample's random draw, from the run's seed, the problem and the sample's index alone."""
-    name = f"{seed}/{request.problem.id}/{request.sample_index}".encode()
-    return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
 
 
 def _timed(samples: list[Sample], started: float) -> list[Sample]:

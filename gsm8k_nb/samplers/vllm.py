@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError, loading
+from gsm8k_nb.samplers import Request, SamplerError, loading, sample_seed
 from gsm8k_nb.samplers import transformers as local
 
 PROMPT_ROOM = 8192  # tokens for a prompt: 32 exemplars are about 6,000. The model's whole context costs too much memory
@@ -142,7 +142,7 @@ class VLLMSampler:
 
         return self.vllm.SamplingParams(
             **self._fields(),
-            seed=local.sample_seed(self.config.seed, request) if self.config.temperature else None,
+            seed=sample_seed(self.config.seed, request) if self.config.temperature else None,
             stop=list(stop),
             stop_token_ids=self.eos_ids,
             output_kind=RequestOutputKind.FINAL_ONLY,
