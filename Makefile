@@ -42,7 +42,8 @@ paper: $(READY)
 # package changed: eval and the four steps share the demo's run folder, compare and appendix read the stored runs, replayed.
 SITE := docs/_build/html
 BOOKS := $(patsubst %,docs/%,$(wildcard notebooks/*.ipynb notebooks/lessons/*.ipynb))
-PAGES := $(patsubst %,docs/%,$(wildcard notebooks/lessons/*.md)) $(wildcard docs/*.md docs/*.py *.md)
+COPIES := $(patsubst %,docs/%,$(wildcard notebooks/lessons/*.md bench/results/*.md bench/results/*.png))
+PAGES := $(COPIES) $(wildcard docs/*.md docs/*.py *.md)
 PACKAGE := $(wildcard gsm8k_nb/*.py gsm8k_nb/*/*.py gsm8k_nb/data/*)
 STORED := $(wildcard outputs/stored/*/*)
 docs: docs/_build/.built
@@ -55,7 +56,7 @@ docs/notebooks/%.ipynb: notebooks/%.ipynb $(PACKAGE) $(STORED) params/smollm2.ya
 	$(BIN)/papermill $< docs/_build/running/$*.ipynb $(VALUES) -k python3 --no-progress-bar
 	@$(if $(findstring lessons/,$*),$(BIN)/python -m gsm8k_nb.lessons.sheets --strip docs/_build/running/$*.ipynb)
 	@mv docs/_build/running/$*.ipynb $@
-docs/notebooks/%.md: notebooks/%.md
+$(COPIES): docs/%: %
 	@mkdir -p $(@D)
 	@cp $< $@
 $(patsubst %,docs/notebooks/%.ipynb,eval 01_load 02_sample 03_score 04_report): VALUES = -f params/smollm2.yaml

@@ -1,4 +1,4 @@
-"""The engine on a GPU against ``generate``: one script that needs torch, transformers and ``engine.py``, no data.
+"""The engine on a GPU against ``generate``: one script that needs torch, transformers and this folder, no data.
 
     python bench/gpu.py              # random weights of a 1B Llama shape in bfloat16, under 8 minutes
     python bench/gpu.py --tiny       # a tiny shape, to try the script on any machine
@@ -9,10 +9,11 @@ Weights and prompts are random: they decide no text worth reading, but take the 
 """
 
 import argparse
-import importlib.util
+import importlib
 import random
 import sys
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig
 
-ENGINE = Path(__file__).resolve().parents[1] / "gsm8k_nb" / "samplers" / "engine.py"
+PACKAGE = Path(__file__).resolve().parents[1] / "gsm8k_nb"
 LLAMA_1B = {
     "vocab_size": 128_256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
     "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "tie_word_embeddings": True,
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--tiny", action="store_true", help="a tiny model and few tokens")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(arguments)
-    engine, started = load(ENGINE), time.perf_counter()
+    engine, started = load(), time.perf_counter()
     model = build(TINY if options.tiny else LLAMA_1B, options.device)
     problems, new, prefix = (6, 8, 20) if options.tiny else (256, 128, PREFIX)
     prompts = random_prompts(problems, prefix, model.config.vocab_size)
@@ -75,7 +76,7 @@ def plan(engine, model, prompts: list[list[int]], new: int) -> list[tuple[str, C
 
 def ours(engine, model, prompts, new: int, n_samples: int, batch: int | None) -> list:
     """Greedy for one sample, else at temperature 1; every text runs to its full length."""
-    settings = engine.EngineSettings(new, temperature=0.0 if n_samples == 1 else 1.0)
+    settings = engine.Decoding(new, temperature=0.0 if n_samples == 1 else 1.0)
     requests = [engine.Request(prompt, n_samples, range(n_samples)) for prompt in prompts]
     return list(engine.generate(model, requests, settings, batch_size=batch))
 
@@ -137,12 +138,11 @@ def name_of(device: str) -> str:
     return torch.cuda.get_device_name() if device.startswith("cuda") else f"CPU, {torch.get_num_threads()} threads"
 
 
-def load(file: Path):
-    """The engine as a module of its own: the package, and what it needs besides, is not imported."""
-    spec = importlib.util.spec_from_file_location("engine", file)
-    module = sys.modules["engine"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load():
+    """The engine and the two modules that it imports, without the rest of the package and what that needs."""
+    for name, folder in (("gsm8k_nb", PACKAGE), ("gsm8k_nb.samplers", PACKAGE / "samplers")):
+        sys.modules.setdefault(name, types.ModuleType(name)).__path__ = [str(folder)]
+    return importlib.import_module("gsm8k_nb.samplers.engine")
 
 
 if __name__ == "__main__":

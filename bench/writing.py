@@ -117,9 +117,9 @@ HEAD = """# Measurements
 SmolLM2-135M-Instruct; the first problems of GSM8K's test split after the exemplars of Wei et al. as plain text; at
 most 128 new tokens, ended by the same stop string; greedy, or temperature 0.7 where there are several samples a
 problem. Each line is one process. Loading a model and a server's start are not counted. gsm8k_nb and the servers answer
-16 other problems before the clock starts: so compilation, a server's reading of the exemplars and our check that the
-engine fits the model are not counted either (lm-eval and `generate` keep nothing between calls). Tokens are counted by
-one tokenizer for all. Where fewer cores were busy than there are, threads waited or other programs ran.
+16 other problems before the clock starts: so compilation, the reading of the exemplars, which they keep, and our check
+that the engine fits the model are not counted either (lm-eval and `generate` keep nothing between calls). Tokens are
+counted by one tokenizer for all. Where fewer cores were busy than there are, threads waited or other programs ran.
 
 Versions: {versions}.
 

@@ -23,7 +23,7 @@ language = "en"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
-suppress_warnings = ["myst.header"]  # tables printed by bench/ begin at the third level
+suppress_warnings = ["myst.header"]  # parts printed by bench/ begin at the third level
 
 # Notebooks come executed: each has its own parameters, and a page must show what papermill ran.
 nb_execution_mode = "off"
@@ -63,13 +63,14 @@ BLOCK = re.compile(r"^(\S.*)\n(?=\n {4,}\S)", re.MULTILINE)  # a paragraph with 
 def site_links(text: str) -> str:
     """The README with its relative links as seen from ``docs/``, where the pages lie.
 
-    ``docs/statistics.md`` becomes ``statistics.md``, ``LICENSE`` becomes ``../LICENSE``; ``notebooks/eval.ipynb`` stays
-    as it is: its executed copy is a page. Badges are left out: they are pictures from other servers.
+    ``docs/statistics.md`` becomes ``statistics.md``, ``LICENSE`` becomes ``../LICENSE``; ``notebooks/eval.ipynb`` and
+    ``bench/results/client.md`` stay as they are: pages are made of them. Badges are left out: they are pictures from
+    other servers.
     """
 
     def rewritten(match: re.Match[str]) -> str:
         before, target, after = match.groups()
-        if re.match(r"[a-z]+:", target) or target.startswith("notebooks/"):
+        if re.match(r"[a-z]+:", target) or target.startswith(("notebooks/", "bench/results/")):
             return match[0]
         inside = target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
         return before + inside + after

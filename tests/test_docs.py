@@ -60,6 +60,7 @@ def test_every_page_and_notebook_is_in_the_contents_once():
     assert len(listed) == len(set(listed))
     wanted = {page.stem for page in PAGES} - {"index"}
     wanted |= {f"notebooks/{book.stem}" for book in BOOKS if book.parent.name == "notebooks"}
+    wanted |= {f"bench/results/{page.stem}" for page in (ROOT / "bench" / "results").glob("*.md")}
     assert {name for name in listed if "*" not in name} == wanted
     assert "notebooks/lessons/*" in listed
 
@@ -100,6 +101,15 @@ def test_the_front_page_is_the_readme_with_its_links_put_right(conf):
     )
     assert text == "[a](answers.md#x) ![p](a.png) [l](../LICENSE)"
     assert conf.site_links("[n](notebooks/eval.ipynb) [w](https://a.org/docs/x)").endswith("(https://a.org/docs/x)")
+
+
+def test_pages_that_the_front_page_links_to_are_in_the_contents(conf):
+    targets = LINK.findall(without_code(conf.site_links((ROOT / "README.md").read_text())))
+    pages = [target.partition("#")[0] for target in targets if re.search(r"\.(md|ipynb)(#|$)", target)]
+    assert "bench/results/results.md" in pages
+    for page in pages:
+        name = page.rpartition(".")[0]
+        assert name in chapters() or name.startswith("notebooks/lessons/"), page
 
 
 def test_docstrings_show_their_examples_line_by_line(conf):

@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch", reason="the transformers extra is not insta
 import transformers as hf  # noqa: E402
 
 from gsm8k_nb.samplers import engine  # noqa: E402
-from gsm8k_nb.samplers.engine import EngineSettings, Request, choose, generate, supports  # noqa: E402
+from gsm8k_nb.samplers.decoding import Decoding, choose, end_check  # noqa: E402
+from gsm8k_nb.samplers.engine import Request, generate, supports  # noqa: E402
 from gsm8k_nb.samplers.loading import load_model  # noqa: E402
 
 EOS = 2
@@ -86,7 +87,7 @@ def reference(model, prompt: list[int], n: int = 30) -> list[int]:
     return model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)[0, len(prompt) :].tolist()
 
 
-def written(model, requests: list[Request], settings: EngineSettings, **options) -> dict:
+def written(model, requests: list[Request], settings: Decoding, **options) -> dict:
     """(request, sample) -> what was finished; every sample exactly once."""
     finished = list(generate(model, requests, settings, **options))
     by_sample = {(one.request, one.sample): one for one in finished}
@@ -94,7 +95,7 @@ def written(model, requests: list[Request], settings: EngineSettings, **options)
     return by_sample
 
 
-GREEDY = EngineSettings(30, stop_token_ids=[EOS])
+GREEDY = Decoding(30, stop_token_ids=[EOS])
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -143,11 +144,35 @@ def test_shared_tokens_are_run_once_and_only_live_rows_are_run(llama, prompts):
     assert max(run[2:]) <= 5
 
 
+def test_a_kept_prefix_is_not_run_again(llama, prompts):
+    """Prompts that share all, a part, or nothing of what the last call kept; also after one that was broken off."""
+    memory, run, embedding = engine.Memory(), [], llama.get_input_embeddings()
+    longer = [[*prompts[0][:20], *range(50, 60), last] for last in (5, 6)]  # 20 as before, then 10 of their own
+    others = [[4, 5, 6, last] for last in (7, 8)]
+    calls = [(prompts, 31), (prompts, 0), (longer, 10), (prompts, 11), (others, 3), (longer, 30)]
+    for some, read in calls:
+        run.clear()
+        hook = embedding.register_forward_hook(lambda module, inputs, output: run.append(inputs[0].numel()))
+        try:
+            found = written(llama, [Request(prompt) for prompt in some], GREEDY, memory=memory)
+        finally:
+            hook.remove()
+        assert [found[i, 0].token_ids for i in range(len(some))] == [reference(llama, prompt) for prompt in some]
+        shared = len(memory.prefix)
+        written_tokens = sum(len(one.token_ids) - 1 for one in found.values())
+        assert sum(run) == read + sum(len(prompt) - shared for prompt in some) + written_tokens
+        assert all(t.numel() == 0 for layer in memory.layers.values() for t in (*layer.fresh, *layer.rows))
+        broken_off = generate(llama, [Request(prompt) for prompt in some], GREEDY, batch_size=1, memory=memory)
+        next(broken_off)
+        broken_off.close()
+        assert len(memory.prefix) == shared
+
+
 def test_logits_are_computed_only_where_a_token_is_chosen(llama, prompts):
     places = []
     hook = llama.lm_head.register_forward_hook(lambda module, inputs, output: places.append(output[..., 0].numel()))
     try:
-        written(llama, [Request(prompt) for prompt in prompts], EngineSettings(2), batch_size=7)
+        written(llama, [Request(prompt) for prompt in prompts], Decoding(2), batch_size=7)
     finally:
         hook.remove()
     assert places == [1, 7, 7]  # the prefix (one, not used), the questions' ends, the second tokens
@@ -183,7 +208,7 @@ def test_bfloat16_is_as_near_to_float32_as_the_model_itself(prompts):
 
 # --- sampling ---
 
-DRAWN = EngineSettings(20, temperature=1.0, stop_token_ids=[EOS])
+DRAWN = Decoding(20, temperature=1.0, stop_token_ids=[EOS])
 
 
 def test_samples_do_not_depend_on_the_batch(llama, prompts):
@@ -197,17 +222,17 @@ def test_samples_do_not_depend_on_the_batch(llama, prompts):
 
 
 def test_batch_is_as_large_as_makes_sense_and_fits(llama, prompts, monkeypatch):
-    requests, ends = [Request(prompts[0], 1000, range(1000)), Request(prompts[1])], engine._end_check(GREEDY, None)
-    run = engine._Run(llama, requests, GREEDY, None, lambda rows, logits: [EOS] * len(rows), ends)
+    requests, ends = [Request(prompts[0], 1000, range(1000)), Request(prompts[1])], end_check(GREEDY, None)
+    run = engine._Run(llama, requests, GREEDY, None, engine.Memory(), lambda rows, logits: [EOS] * len(rows), ends)
     assert len(list(run.run())) == 1001
     assert run.batch_size == 64
     monkeypatch.setattr(engine.os, "sysconf", lambda name: 1 if name == "SC_PAGE_SIZE" else 1 << 20)
-    small = engine._Run(llama, requests, GREEDY, None, lambda rows, logits: [EOS] * len(rows), ends)
+    small = engine._Run(llama, requests, GREEDY, None, engine.Memory(), lambda rows, logits: [EOS] * len(rows), ends)
     assert len(list(small.run())) == 1001
     assert 8 <= small.batch_size <= 10  # 256 KiB for rows of 68 tokens, each 2 x 2 heads of 8 floats in 3 layers
 
 
-def expected_chances(logits, settings: EngineSettings):
+def expected_chances(logits, settings: Decoding):
     """The distribution that transformers' own warpers leave."""
     warpers = hf.LogitsProcessorList([hf.TemperatureLogitsWarper(settings.temperature)])
     if settings.top_k:
@@ -221,7 +246,7 @@ def expected_chances(logits, settings: EngineSettings):
 @pytest.mark.parametrize("cut", [{}, {"top_k": 7}, {"top_p": 0.9}, {"top_k": 200, "top_p": 0.8}], ids=str)
 def test_draws_follow_the_distribution_of_transformers(spread, cut):
     """On a fine grid of uniforms each token is drawn as often as its chance says; also beyond the likeliest 64."""
-    settings, n = EngineSettings(1, temperature=0.7, **cut), 20_000
+    settings, n = Decoding(1, temperature=0.7, **cut), 20_000
     logits = torch.randn(300, generator=torch.Generator().manual_seed(3)) * spread + torch.linspace(0, 1e-3, 300)
     uniforms = (torch.arange(n) + 0.5) / n
     drawn = torch.bincount(choose(logits.expand(n, -1), settings, uniforms), minlength=300) / n
@@ -232,7 +257,7 @@ def test_draws_follow_the_distribution_of_transformers(spread, cut):
 
 def test_greedy_needs_no_numbers():
     logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
-    assert choose(logits, EngineSettings(1), None).tolist() == [1, 0]
+    assert choose(logits, Decoding(1), None).tolist() == [1, 0]
 
 
 # --- stop strings ---
@@ -251,7 +276,7 @@ class Letters:
 
 def ends(text: str, stop: list[str], limit: int = 100) -> tuple[str, str | None]:
     """What is written of ``text``, letter by letter, and why it ends."""
-    check, ids = engine._end_check(EngineSettings(limit, stop_strings=stop), Letters()), []
+    check, ids = end_check(Decoding(limit, stop_strings=stop), Letters()), []
     for letter in text:
         ids.append(ord(letter))
         if reason := check(ids):
@@ -269,7 +294,7 @@ def test_stop_strings_end_a_text_with_the_token_that_completes_them():
 
 def test_only_tokens_that_can_complete_a_stop_string_are_decoded_with_their_text():
     tokenizer = Letters()
-    check, ids = engine._end_check(EngineSettings(10_000, stop_strings=["Q:"]), tokenizer), []
+    check, ids = end_check(Decoding(10_000, stop_strings=["Q:"]), tokenizer), []
     for _ in range(1000):
         ids.append(ord("x"))
         check(ids)
@@ -281,10 +306,10 @@ def test_stop_strings_in_a_run(tiny_model):
     model = hf.AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
     model.generation_config = hf.GenerationConfig()
     prompts = [tokenizer(f"Q: what is {i}?\nA:").input_ids for i in range(5)]
-    free = written(model, [Request(prompt) for prompt in prompts], EngineSettings(40))
+    free = written(model, [Request(prompt) for prompt in prompts], Decoding(40))
     texts = {key: tokenizer.decode(one.token_ids, skip_special_tokens=True) for key, one in free.items()}
     stop = texts[0, 0][5:7]
-    settings = EngineSettings(40, stop_strings=[stop])
+    settings = Decoding(40, stop_strings=[stop])
     cut = written(model, [Request(prompt) for prompt in prompts], settings, tokenizer=tokenizer)
     for key, one in cut.items():
         text = tokenizer.decode(one.token_ids, skip_special_tokens=True)
@@ -323,9 +348,9 @@ def test_wrong_requests_are_refused(llama):
     with pytest.raises(ValueError, match="a seed for each"):
         list(generate(llama, [Request([1, 2], n_samples=3, seeds=(1,))], GREEDY))
     with pytest.raises(ValueError, match="tokenizer"):
-        list(generate(llama, [Request([1, 2])], EngineSettings(3, stop_strings=["Q:"])))
+        list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings=["Q:"])))
     with pytest.raises(ValueError, match="got the text 'Q:'"):  # traps.md 2.10
-        list(generate(llama, [Request([1, 2])], EngineSettings(3, stop_strings="Q:"), tokenizer=Letters()))
+        list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings="Q:"), tokenizer=Letters()))
     assert list(generate(llama, [], GREEDY)) == []
 
 
@@ -354,5 +379,5 @@ def test_smollm2_writes_what_generate_writes(official):
     form = prompt_for(config, [])
     lines = (official / "test.jsonl").read_text(encoding="utf-8").splitlines()[:2]
     prompts = [tokenizer(render(form, json.loads(line)["question"], chat=False)).input_ids for line in lines]
-    found = written(model, [Request(prompt) for prompt in prompts], EngineSettings(16, stop_token_ids=[EOS]))
+    found = written(model, [Request(prompt) for prompt in prompts], Decoding(16, stop_token_ids=[EOS]))
     assert [found[i, 0].token_ids for i in range(2)] == [reference(model, prompt, 16) for prompt in prompts]

@@ -1,7 +1,7 @@
 """This package's own sampler, as a run uses it. Like a server it answers other problems before the clock starts.
 
-It checks before its first prompt that its engine fits the model, which takes some seconds, and that is kept; the shared
-prefix is not, and is read again.
+Before its first prompt it checks that its engine fits the model, which takes some seconds, and it reads the exemplars:
+both are kept for the next call.
 """
 
 from decimal import Decimal

@@ -7,10 +7,10 @@ One request and one result (three samples were asked for, this is the first to e
 
 How it saves time, compared with ``model.generate`` on padded batches:
 
-1. The tokens that all prompts begin with are run through the model and kept once. In every later step, attention over
-   them is one matrix product for all rows, not one for each row on a copy of its own. This is the idea of Hydragen
-   (arXiv:2402.05099), which takes attention over the prefix and over the suffix apart and joins
-   the two by the log-sum-exp of their scores:
+1. The tokens that all prompts begin with are run through the model once and kept, also for the next call. In every
+   step, attention over them is one matrix product for all rows, not one for each row on a copy. This is the idea of
+   Hydragen (arXiv:2402.05099), which takes attention over the prefix and over the suffix apart and joins the two by
+   the log-sum-exp of their scores:
 
        attention(q, [K1; K2], [V1; V2]) = (A1 exp(L1) + A2 exp(L2)) / (exp(L1) + exp(L2)),
        with Ai = softmax(q Ki^T) Vi and Li = log sum exp(q Ki^T).
@@ -23,23 +23,24 @@ How it saves time, compared with ``model.generate`` on padded batches:
    token is chosen.
 
 Only the attention function is exchanged, through transformers' AttentionInterface; it keeps the keys and values itself.
-(On a CPU the weights of linear layers are also laid out anew.) Whether a model can be run like this is decided by
+On a CPU the linear layers are packed as well (``packing``). Whether a model can be run like this is decided by
 ``supports``, which compares logits with the model's own.
 """
 
-import ctypes
 import math
 import os
-import sys
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface
+
+from gsm8k_nb.samplers.decoding import Decoding, choose, end_check, uniforms_of
+from gsm8k_nb.samplers.packing import packed
 
 ATTENTION = "gsm8k_nb_shared_prefix"  # the name under which transformers knows our attention function
 READ_AT_ONCE = 1024  # tokens of prompts in one step: enough to keep the matrix products efficient
@@ -54,19 +55,6 @@ class Request:
     prompt_ids: Sequence[int]
     n_samples: int = 1
     seeds: Sequence[int] = (0,)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """How to decode. ``temperature`` 0 is greedy; ``top_k`` None and ``top_p`` 1 are off. ``stop_token_ids`` end a text
-    and stay in it, as in ``generate``; so does the token that completes one of ``stop_strings``."""
-
-    max_new_tokens: int
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int | None = None
-    stop_token_ids: Sequence[int] = ()
-    stop_strings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +84,14 @@ class _Layer:
 
 
 @dataclass(slots=True)
-class _Memory:
-    """What the attention function has to know in a step: the layers' keys and values, and where the tokens stand.
+class Memory:
+    """The layers' keys and values, and where the tokens of a step stand: all that the attention function has to know.
 
+    Give the same one to each ``generate`` with a model: what the prompts share with the last ones is not run again.
     ``spans``: reading, where each text lies in the flat batch; writing, None, and token i is the next one of row i.
     """
 
-    filled: int = 0  # tokens of the prefix that have been read
+    prefix: list[int] = field(default_factory=list)  # tokens that have been read and kept
     room: int = 0  # tokens of each row
     layers: dict[int, _Layer] = field(default_factory=dict)
     spans: list[tuple[int, int]] | None = None
@@ -116,11 +105,21 @@ class _Memory:
             self.layers[number] = _Layer(nothing, pair, no_rows)
         return self.layers[number]
 
-    def keep_prefix(self, length: int) -> None:
-        """The text just read goes on with the prefix."""
+    def keep_only(self, prompt: list[int]) -> None:
+        """Forgets all but the tokens with which ``prompt`` begins too."""
+        self.prefix, self.room = os.path.commonprefix([self.prefix, prompt]), 0
+        length = len(self.prefix)
+        for layer in self.layers.values():
+            # Copied where it is cut, as a part keeps the whole alive.
+            layer.prefix = tuple(t[:, :length].clone() if t.shape[1] > length else t for t in layer.prefix)
+            layer.fresh = tuple(t[:, :0] for t in layer.prefix)
+            layer.rows = tuple(t[None, :, :0] for t in layer.prefix)
+
+    def extend_prefix(self, tokens: list[int]) -> None:
+        """The text just read, ``tokens``, goes on with the prefix."""
         for layer in self.layers.values():
             layer.prefix = tuple(torch.cat(pair, dim=1) for pair in zip(layer.prefix, layer.fresh, strict=True))
-        self.filled += length
+        self.prefix = self.prefix + tokens
 
     def make_room(self, rows: int, tokens: int) -> None:
         """Room for so many tokens in each of so many rows, in whole blocks; one block too many is let be."""
@@ -137,7 +136,7 @@ class _Memory:
 
 def shared_prefix_attention(
     module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, s_aux=None,
-    position_bias=None, shared_prefix: _Memory | None = None, **_other,
+    position_bias=None, shared_prefix: Memory | None = None, **_other,
 ):  # fmt: skip
     """Attention of T flat tokens over the memory, in the form that transformers' AttentionInterface asks for.
 
@@ -153,7 +152,7 @@ def shared_prefix_attention(
     return attend(shared_prefix, layer, query, key[0], value[0], (softcap, sliding_window, s_aux))[None], None
 
 
-def _read(memory: _Memory, layer: _Layer, query, key, value, options) -> Tensor:
+def _read(memory: Memory, layer: _Layer, query, key, value, options) -> Tensor:
     """Each text of ``memory.spans`` over the prefix and, causally, over itself. Returns (T, heads, value dim).
 
     It goes by tiles of a text, so that scores stay in the processor's cache and later keys are not looked at.
@@ -172,10 +171,10 @@ def _read(memory: _Memory, layer: _Layer, query, key, value, options) -> Tensor:
     return out
 
 
-def _write(memory: _Memory, layer: _Layer, query, key, value, options) -> Tensor:
+def _write(memory: Memory, layer: _Layer, query, key, value, options) -> Tensor:
     """The next token of each row over the prefix and the row's own tokens. Returns (rows, heads, value dim)."""
     (heads, rows, dim), kv_heads = query.shape, key.shape[0]
-    at = (torch.arange(rows, device=key.device), slice(None), memory.positions - memory.filled)
+    at = (torch.arange(rows, device=key.device), slice(None), memory.positions - len(memory.prefix))
     for kept, new in zip(layer.rows, (key, value), strict=True):
         kept[at] = new.transpose(0, 1)
     keys, values = (t[:rows] for t in layer.rows)
@@ -190,7 +189,7 @@ def _write(memory: _Memory, layer: _Layer, query, key, value, options) -> Tensor
 def _weights(memory, layer, query, own_scores, span: tuple[int, int], options) -> tuple[Tensor, Tensor]:
     """Attention weights of the tokens ``span`` on the prefix (kv heads, group * tokens, prefix) and on their own text
     (heads, tokens, keys), from one softmax over both. query (kv heads, group * tokens, dim), scaled."""
-    (softcap, window, sinks), start = options, memory.filled
+    (softcap, window, sinks), start = options, len(memory.prefix)
     heads, tokens, n_own = own_scores.shape
     scores = query.new_empty(heads, tokens, start + n_own)
     scores[..., :start] = (query @ layer.prefix[0].transpose(1, 2)).view(heads, tokens, start)
@@ -205,12 +204,12 @@ def _weights(memory, layer, query, own_scores, span: tuple[int, int], options) -
     return weights[..., :start].reshape(*query.shape[:2], start), weights[..., start : start + n_own]
 
 
-def _mask(memory: _Memory, span: tuple[int, int], n_keys: int, window: int | None, like: Tensor) -> tuple[int, Tensor]:
+def _mask(memory: Memory, span: tuple[int, int], n_keys: int, window: int | None, like: Tensor) -> tuple[int, Tensor]:
     """From which key on to add what to the scores of the tokens ``span``: minus infinity hides a key. A row's tokens
     stand right behind the prefix, so key i of ``n_keys`` has position i; empty room lies behind a row's last token."""
     window = window if window is not None and window < n_keys else None
     if (span, window) not in memory.masks:
-        first = memory.filled if window is None else 0  # without a window all of the prefix is seen
+        first = len(memory.prefix) if window is None else 0  # without a window all of the prefix is seen
         distance = memory.positions[slice(*span), None] - torch.arange(first, n_keys, device=like.device)
         hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
         memory.masks[span, window] = first, like.new_zeros(hidden.shape).masked_fill_(hidden, -math.inf)
@@ -221,16 +220,16 @@ def _mask(memory: _Memory, span: tuple[int, int], n_keys: int, window: int | Non
 
 
 def generate(
-    model, requests: Sequence[Request], settings: EngineSettings, *, tokenizer=None, batch_size: int | None = None
-) -> Iterator[Finished]:
+    model, requests: Sequence[Request], settings: Decoding, *, tokenizer=None, batch_size: int | None = None,
+    memory: Memory | None = None,
+) -> Iterator[Finished]:  # fmt: skip
     """Every sample of every request, each as soon as it ends, in any order.
 
     ``model`` is a causal language model of transformers in evaluation mode; while the iterator lives its attention
     function is ours, and it must not be used for anything else. ``tokenizer`` is needed for stop strings.
-    ``batch_size`` is the number of samples written at the same time (None: as many as make sense and fit).
+    ``batch_size`` is the number of samples written at the same time (None: as many as make sense and fit). ``memory``
+    is kept by the caller, so that the next call with this model need not read the prefix again.
     """
-    if isinstance(settings.stop_strings, str):  # it would be read as one stop string a letter
-        raise ValueError(f"stop_strings must be a list of texts, got the text {settings.stop_strings!r}")
     if settings.stop_strings and tokenizer is None:
         raise ValueError("stop_strings need a tokenizer, with which they are looked for")
     for number, request in enumerate(requests):
@@ -238,8 +237,8 @@ def generate(
             raise ValueError(f"request {number} needs at least one token and a seed for each of its samples: {request}")
     if not requests:
         return
-    choose_tokens, ends = partial(_choose_for_rows, settings), _end_check(settings, tokenizer)
-    yield from _Run(model, requests, settings, batch_size, choose_tokens, ends).run()
+    choose_tokens, ends = partial(_choose_for_rows, settings), end_check(settings, tokenizer)
+    yield from _Run(model, requests, settings, batch_size, memory or Memory(), choose_tokens, ends).run()
 
 
 @dataclass(slots=True, eq=False)
@@ -270,99 +269,61 @@ class _Row:
 @contextmanager
 def _prepared(model) -> Iterator[None]:
     """The model with our attention function and, on a CPU, with packed linear layers; as it was afterwards."""
-    before, modules = model.config._attn_implementation, list(model.modules())
-    owners = Counter(id(weight) for module in modules for weight in module.parameters(recurse=False))
+    before = model.config._attn_implementation
     AttentionInterface.register(ATTENTION, shared_prefix_attention)
-    packed: list[tuple[torch.nn.Linear, Tensor]] = []
     try:
         model.set_attn_implementation(ATTENTION)
-        for module in modules:
-            if type(module) is torch.nn.Linear and (weight := _pack(module, owners[id(module.weight)] > 1)) is not None:
-                packed.append((module, weight))
-        _release_memory()
-        yield
+        with packed(model):
+            yield
     finally:
         model.set_attn_implementation(before)
-        for module, weight in packed:
-            _unpack(module, weight)
-        packed.clear()
-        _release_memory()
-
-
-@torch.inference_mode(False)
-def _pack(module: torch.nn.Linear, shared: bool) -> Tensor | None:
-    """Gives a linear layer on a CPU its weights in the blocks that oneDNN multiplies, and returns these. Without it
-    every call reorders them again, which takes longer than the product itself when there are few rows.
-
-    The plain weights are let go meanwhile, or a model would need twice its memory, unless another layer shares them.
-    """
-    if module.weight.device.type != "cpu" or "forward" in vars(module):
-        return None
-    try:
-        weight = torch.ops.mkldnn._reorder_linear_weight(module.weight.detach())
-    except (RuntimeError, AttributeError):  # a dtype that this processor does not multiply, or a build without oneDNN
-        return None
-    module.forward = lambda x: torch.ops.mkldnn._linear_pointwise(x, weight, module.bias, "none", [], "")
-    if not shared:
-        module.weight.data = module.weight.new_empty(0)
-    return weight
-
-
-@torch.inference_mode(False)
-def _unpack(module: torch.nn.Linear, weight: Tensor) -> None:
-    del module.forward
-    if not module.weight.numel():
-        module.weight.data = weight.to_dense()  # bit by bit what it was
-
-
-def _release_memory() -> None:
-    """Gives what was freed back to the system: glibc keeps the gaps that the plain weights leave in its heap."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
 
 
 class _Run:
     """The state of one ``generate``: questions waiting to be read, samples ready to be written, rows being written."""
 
-    def __init__(self, model, requests, settings, batch_size, choose_tokens, ends) -> None:
+    def __init__(self, model, requests, settings, batch_size, memory, choose_tokens, ends) -> None:
         self.model, self.requests, self.settings = model, requests, settings
+        self.batch_size, self.memory = batch_size, memory
         self.choose_tokens, self.ends = choose_tokens, ends
         prompts = [list(request.prompt_ids) for request in requests]
-        self.prefix = _common_prefix(prompts)
+        # A question needs a token to be read, so one token of the shortest prompt is left.
+        self.prefix = os.path.commonprefix(prompts)[: min(map(len, prompts)) - 1]
         self.suffixes = [prompt[len(self.prefix) :] for prompt in prompts]
         # Questions of like length go together; the longest first, so that memory runs out at once or never.
         self.waiting = deque(sorted(range(len(requests)), key=lambda i: -len(prompts[i])))
         self.read_at_once = READ_AT_ONCE if model.device.type == "cpu" else 8 * READ_AT_ONCE
         self.ready: deque[_Row] = deque()
         self.rows: list[_Row] = []
-        self.batch_size = batch_size
-        self.memory = _Memory()
 
     def run(self) -> Iterator[Finished]:
         with _prepared(self.model):
-            self._read_prefix()
-            n_rows = sum(request.n_samples for request in self.requests)
-            self.batch_size = min(self.batch_size or self._sensible_batch(), n_rows)
-            while self.rows or self.ready or self.waiting:
-                yield from self._fill()
-                if self.rows:
-                    yield from self._write()
+            try:
+                self._read_prefix()
+                n_rows = sum(request.n_samples for request in self.requests)
+                self.batch_size = min(self.batch_size or self._sensible_batch(), n_rows)
+                while self.rows or self.ready or self.waiting:
+                    yield from self._fill()
+                    if self.rows:
+                        yield from self._write()
+            finally:
+                self.memory.keep_only(self.prefix)
 
     @torch.inference_mode()
     def _read_prefix(self) -> None:
-        """Runs the shared prefix through the model, in chunks of bounded size."""
-        for start in range(0, len(self.prefix), self.read_at_once):
+        """Runs what is not in memory of the shared prefix through the model, in chunks of bounded size."""
+        self.memory.keep_only(self.prefix)
+        for start in range(len(self.memory.prefix), len(self.prefix), self.read_at_once):
             chunk = self.prefix[start : start + self.read_at_once]
             self.memory.spans = [(0, len(chunk))]
             self._forward(chunk, list(range(start, start + len(chunk))), keep=[0])
-            self.memory.keep_prefix(len(chunk))
+            self.memory.extend_prefix(chunk)
 
     def _sensible_batch(self) -> int:
         """As many rows as keep the processor busy, if they fit into most of a GPU's free memory, else into a quarter of
         the machine's."""
         tokens = max(map(len, self.suffixes)) + self.settings.max_new_tokens + BLOCK
-        row = tokens * sum(t[:, :1].nbytes for layer in self.memory.layers.values() for t in layer.fresh)
+        row = tokens * sum(t[:, :1].nbytes for layer in self.memory.layers.values() for t in layer.prefix)
         row += 3 * 4 * self.model.get_input_embeddings().num_embeddings  # logits, in float32
         if self.model.device.type == "cuda":
             most, free = 512, 0.7 * torch.cuda.mem_get_info(self.model.device)[0]
@@ -469,95 +430,11 @@ def _finished(rows: list[_Row]) -> list[Finished]:
     return [Finished(row.question.request, row.sample, row.token_ids, row.ended) for row in rows if row.ended]
 
 
-def _common_prefix(prompts: Sequence[Sequence[int]]) -> list[int]:
-    """What all prompts begin with, less one token of the shortest: a question needs a token to be read."""
-    first, last = list(min(prompts)), list(max(prompts))  # all others lie between these two
-    limit = min(map(len, prompts)) - 1
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), limit)
-    return first[: min(same, limit)]
-
-
-# --- choosing and ending ---
-
-
-def choose(logits: Tensor, settings: EngineSettings, uniforms: Tensor | None) -> Tensor:
-    """One token id a row, (rows,), from logits (rows, vocabulary) and, unless greedy, a number in [0, 1) a row.
-
-    A draw inverts the cumulative distribution, tokens ordered from the likeliest on: it depends on the row's logits and
-    its own number alone. Temperature, then top-k, then top-p, as in ``generate``.
-    """
-    if settings.temperature == 0:
-        return logits.float().argmax(-1)  # torch is several times slower at this in bfloat16
-    logits, vocabulary = logits.float() / settings.temperature, logits.shape[-1]
-    tokens, found = _draw(logits, settings, uniforms, min(settings.top_k or 64, vocabulary))
-    if not found.all():  # rare: the draw lies beyond the 64 likeliest tokens, so those rows need the whole order
-        tokens[~found] = _draw(logits[~found], settings, uniforms[~found], vocabulary)[0]
-    return tokens
-
-
-def _choose_for_rows(settings: EngineSettings, rows: list[_Row], logits: Tensor) -> list[int]:
+def _choose_for_rows(settings: Decoding, rows: list[_Row], logits: Tensor) -> list[int]:
     uniforms = None
     if settings.temperature:
         uniforms = torch.tensor([row.uniforms[len(row.token_ids)] for row in rows], device=logits.device)
     return choose(logits, settings, uniforms).tolist()
-
-
-def _draw(logits: Tensor, settings: EngineSettings, uniforms: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """A draw among the k likeliest tokens, and whether k was enough to tell: both (rows,)."""
-    values, ids = logits.topk(k)
-    everything = values if settings.top_k else logits
-    reached = (values - everything.logsumexp(-1, keepdim=True)).exp().cumsum(-1)
-    last = (reached < settings.top_p).sum(-1, keepdim=True)  # the token with which the nucleus is complete
-    mass = reached.gather(1, last.clamp(max=k - 1)) if settings.top_p < 1 else 1.0
-    place = (reached <= uniforms[:, None] * mass).sum(-1, keepdim=True)
-    found = (place < k) & (last < k) if settings.top_p < 1 else place < k
-    if k == logits.shape[-1] or settings.top_k:
-        found = torch.ones_like(found)  # there are no others; only rounding can have missed
-    return ids.gather(1, place.clamp(max=k - 1))[:, 0], found[:, 0]
-
-
-def uniforms_of(seed: int, settings: EngineSettings) -> list[float]:
-    """The random numbers of one sample, a token each, from its seed alone. None are drawn when decoding is greedy."""
-    if settings.temperature == 0:
-        return []
-    return torch.rand(settings.max_new_tokens, generator=torch.Generator().manual_seed(seed)).tolist()
-
-
-def stop_check(strings: Sequence[str], tokenizer) -> Callable[[Sequence[int]], bool]:
-    """A function that says whether the last of a text's tokens completes one of the stop strings; ask at every token.
-
-    Only the last few tokens are decoded, and only where the newest can complete a stop string at all.
-    """
-    finals = {string[-1] for string in strings}
-    window = max((len(string.encode()) for string in strings), default=0) + 8  # a token is a byte or more, or skipped
-
-    def decode(token_ids: Sequence[int]) -> str:
-        return tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-    @cache
-    def may_complete(token: int) -> bool:
-        text = decode([token])  # alone, a token may lose its leading space, or be a part of a character
-        return not text or "\ufffd" in text or any(final in text for final in finals)
-
-    def completes(token_ids: Sequence[int]) -> bool:
-        if not strings or not may_complete(token_ids[-1]):
-            return False
-        tail = decode(token_ids[-window:])
-        return any(string in tail for string in strings)
-
-    return completes
-
-
-def _end_check(settings: EngineSettings, tokenizer) -> Callable[[list[int]], str | None]:
-    """A function that says how a text ends with its last token: ``stop``, ``length``, or None where it goes on."""
-    stop_ids, completes = set(settings.stop_token_ids), stop_check(settings.stop_strings, tokenizer)
-
-    def ends(token_ids: list[int]) -> str | None:
-        if token_ids[-1] in stop_ids or completes(token_ids):
-            return "stop"
-        return "length" if len(token_ids) >= settings.max_new_tokens else None
-
-    return ends
 
 
 # --- does it fit ---
@@ -601,8 +478,9 @@ def _probe(model, text: list[int]) -> tuple[Tensor, int]:
         logits.extend(value for row, value in zip(rows, values, strict=True) if row.question.request == 0)
         return [new[len(row.token_ids)] for row in rows]
 
-    settings = EngineSettings(max_new_tokens=4)
-    run = _Run(model, [Request(prompt), Request(neighbour)], settings, 2, force, _end_check(settings, None))
+    settings = Decoding(max_new_tokens=4)
+    memory, ends = Memory(), end_check(settings, None)
+    run = _Run(model, [Request(prompt), Request(neighbour)], settings, 2, memory, force, ends)
     for _ in run.run():
         pass
-    return torch.stack(logits), len(run.memory.layers)
+    return torch.stack(logits), len(memory.layers)

@@ -21,6 +21,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, engine, sample_seed
+from gsm8k_nb.samplers.decoding import Decoding, choose, stop_check, uniforms_of
 from gsm8k_nb.samplers.loading import load_model
 
 PROBE_TOKENS = 768  # of the text on which the engine is compared with the model; a run's prompts may be longer
@@ -43,6 +44,7 @@ class TransformersSampler:
         self.batch_size = config.batch_size
         self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
         self.tried_tokens = 0  # of the text on which that was found out
+        self.memory = engine.Memory()  # of the exemplars, which are read once
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         left = self._encoded(requests)
@@ -96,9 +98,9 @@ class TransformersSampler:
         drawn = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k", "seed")}
         return {"method": "sampling"} | drawn | fixed
 
-    def _settings(self, stop: tuple[str, ...]) -> engine.EngineSettings:
+    def _settings(self, stop: tuple[str, ...]) -> Decoding:
         config = self.config
-        return engine.EngineSettings(
+        return Decoding(
             max_new_tokens=config.max_new_tokens,
             temperature=config.temperature,
             top_p=config.top_p,
@@ -119,8 +121,8 @@ class TransformersSampler:
         ]
         ended: list[Sample] = []
         started = time.perf_counter()
-        settings = self._settings(stop)
-        for one in engine.generate(self.model, asked, settings, tokenizer=self.tokenizer, batch_size=self.batch_size):
+        how = {"tokenizer": self.tokenizer, "batch_size": self.batch_size, "memory": self.memory}
+        for one in engine.generate(self.model, asked, self._settings(stop), **how):
             request, ids = problems[one.request][one.sample]
             ended.append(self._finish(request, len(ids), one.token_ids, stop))
             if len(ended) == HAND_ON:
@@ -203,14 +205,14 @@ class TransformersSampler:
 class SeededDraw(LogitsProcessor):
     """A random draw inside ``generate``: the engine's own ``choose``, with each row's numbers from its own seed."""
 
-    def __init__(self, settings: engine.EngineSettings, seeds: list[int], prompt_width: int) -> None:
+    def __init__(self, settings: Decoding, seeds: list[int], prompt_width: int) -> None:
         self.settings = settings
         self.prompt_width = prompt_width
-        self.uniforms = torch.tensor([engine.uniforms_of(seed, settings) for seed in seeds])
+        self.uniforms = torch.tensor([uniforms_of(seed, settings) for seed in seeds])
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         step = input_ids.shape[1] - self.prompt_width
-        chosen = engine.choose(scores, self.settings, self.uniforms[:, step].to(scores.device))
+        chosen = choose(scores, self.settings, self.uniforms[:, step].to(scores.device))
         return torch.full_like(scores, -float("inf")).scatter_(1, chosen[:, None], 0.0)
 
 
@@ -218,7 +220,7 @@ class StopStrings(StoppingCriteria):
     """Marks a row done once its newest token completes a stop string, by the engine's own ``stop_check``."""
 
     def __init__(self, tokenizer, stop: tuple[str, ...], prompt_width: int) -> None:
-        self.completes = engine.stop_check(stop, tokenizer)
+        self.completes = stop_check(stop, tokenizer)
         self.prompt_width = prompt_width
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs) -> torch.Tensor:

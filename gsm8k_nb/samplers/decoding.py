@@ -1,0 +1,103 @@
+"""The next token of a row of logits, and whether a text ends with it: the same for the engine and plain ``generate``.
+
+settings = Decoding(max_new_tokens=128, temperature=0.7, stop_token_ids=[2], stop_strings=["\n\nQ:"])
+choose(logits, settings, uniforms)             # token ids, one a row
+end_check(settings, tokenizer)([338, 2])       # "stop"
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How to decode. ``temperature`` 0 is greedy; ``top_k`` None and ``top_p`` 1 are off. ``stop_token_ids`` end a text
+    and stay in it, as in ``generate``; so does the token that completes one of ``stop_strings``."""
+
+    max_new_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int | None = None
+    stop_token_ids: Sequence[int] = ()
+    stop_strings: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop_strings, str):  # it would be read as one stop string a letter
+            raise ValueError(f"stop_strings must be a list of texts, got the text {self.stop_strings!r}")
+
+
+def choose(logits: Tensor, settings: Decoding, uniforms: Tensor | None) -> Tensor:
+    """One token id a row, (rows,), from logits (rows, vocabulary) and, unless greedy, a number in [0, 1) a row.
+
+    A draw inverts the cumulative distribution, tokens ordered from the likeliest on: it depends on the row's logits and
+    its own number alone. Temperature, then top-k, then top-p, as in ``generate``.
+    """
+    if settings.temperature == 0:
+        return logits.float().argmax(-1)  # torch is several times slower at this in bfloat16
+    logits, vocabulary = logits.float() / settings.temperature, logits.shape[-1]
+    tokens, found = _draw(logits, settings, uniforms, min(settings.top_k or 64, vocabulary))
+    if not found.all():  # rare: the draw lies beyond the 64 likeliest tokens, so those rows need the whole order
+        tokens[~found] = _draw(logits[~found], settings, uniforms[~found], vocabulary)[0]
+    return tokens
+
+
+def _draw(logits: Tensor, settings: Decoding, uniforms: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """A draw among the k likeliest tokens, and whether k was enough to tell: both (rows,)."""
+    values, ids = logits.topk(k)
+    everything = values if settings.top_k else logits
+    reached = (values - everything.logsumexp(-1, keepdim=True)).exp().cumsum(-1)
+    last = (reached < settings.top_p).sum(-1, keepdim=True)  # the token with which the nucleus is complete
+    mass = reached.gather(1, last.clamp(max=k - 1)) if settings.top_p < 1 else 1.0
+    place = (reached <= uniforms[:, None] * mass).sum(-1, keepdim=True)
+    found = (place < k) & (last < k) if settings.top_p < 1 else place < k
+    if k == logits.shape[-1] or settings.top_k:
+        found = torch.ones_like(found)  # there are no others; only rounding can have missed
+    return ids.gather(1, place.clamp(max=k - 1))[:, 0], found[:, 0]
+
+
+def uniforms_of(seed: int, settings: Decoding) -> list[float]:
+    """The random numbers of one sample, a token each, from its seed alone. None are drawn when decoding is greedy."""
+    if settings.temperature == 0:
+        return []
+    return torch.rand(settings.max_new_tokens, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def stop_check(strings: Sequence[str], tokenizer) -> Callable[[Sequence[int]], bool]:
+    """A function that says whether the last of a text's tokens completes one of the stop strings; ask at every token.
+
+    Only the last few tokens are decoded, and only where the newest can complete a stop string at all.
+    """
+    finals = {string[-1] for string in strings}
+    window = max((len(string.encode()) for string in strings), default=0) + 8  # a token is a byte or more, or skipped
+
+    def decode(token_ids: Sequence[int]) -> str:
+        return tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    @cache
+    def may_complete(token: int) -> bool:
+        text = decode([token])  # alone, a token may lose its leading space, or be a part of a character
+        return not text or "\ufffd" in text or any(final in text for final in finals)
+
+    def completes(token_ids: Sequence[int]) -> bool:
+        if not strings or not may_complete(token_ids[-1]):
+            return False
+        tail = decode(token_ids[-window:])
+        return any(string in tail for string in strings)
+
+    return completes
+
+
+def end_check(settings: Decoding, tokenizer) -> Callable[[list[int]], str | None]:
+    """A function that says how a text ends with its last token: ``stop``, ``length``, or None where it goes on."""
+    stop_ids, completes = set(settings.stop_token_ids), stop_check(settings.stop_strings, tokenizer)
+
+    def ends(token_ids: list[int]) -> str | None:
+        if token_ids[-1] in stop_ids or completes(token_ids):
+            return "stop"
+        return "length" if len(token_ids) >= settings.max_new_tokens else None
+
+    return ends
