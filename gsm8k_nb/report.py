@@ -19,14 +19,13 @@ from importlib import resources
 from pathlib import Path
 
 import pandas as pd
-import yaml
 from IPython.display import HTML
 from jinja2 import Environment
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb import __version__, browser, chromium, figures, published, tables
-from gsm8k_nb.config import RunConfig
+from gsm8k_nb.config import ConfigError, RunConfig, read_parameters
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
@@ -298,8 +297,11 @@ def main(arguments: list[str]) -> int:
     if len(files) != 1 or files[0].startswith("-"):
         print("usage: python -m gsm8k_nb.report PARAMETERS.yaml [--pdf]", file=sys.stderr)
         return 2
-    values = yaml.safe_load(Path(files[0]).read_text(encoding="utf-8")) or {}
-    run = Run(RunConfig.checked(values).run_folder)
+    try:
+        run = Run(RunConfig.checked(read_parameters(files[0])).run_folder)
+    except ConfigError as error:
+        print(*(f"{files[0]}: {line}" for line in str(error).splitlines()), sep="\n", file=sys.stderr)
+        return 2
     found = run.read_json("metrics.json")
     page = run.folder / "report.html"
     if not found or not page.exists():

@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from gsm8k_nb.config import ConfigError, RunConfig, repository_root
+from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, repository_root
 
 EXAMPLES = """examples:
   python -m gsm8k_nb.sweep params/llama.yaml params/qwen.yaml --set limit=50
@@ -118,19 +118,6 @@ def overrides(settings: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"--set {text}: must be one value, got {values[name]!r}")
         if name not in RunConfig.model_fields:
             RunConfig.checked({name: values[name]})  # says which name is near
-    return values
-
-
-def read_parameters(file: str) -> dict[str, Any]:
-    """The parameters in a YAML file; ConfigError where it is missing or not a mapping of names."""
-    try:
-        values = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(error.strerror or str(error)) from None
-    except (ValueError, yaml.YAMLError) as error:  # ValueError: not UTF-8
-        raise ConfigError(_one_line(str(error))) from None
-    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise ConfigError(f"must be a mapping of parameters, got {type(values).__name__}")
     return values
 
 

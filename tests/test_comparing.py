@@ -205,6 +205,9 @@ def test_runs_by_list_glob_folder_and_parameter_file(tmp_path, monkeypatch):
     (tmp_path / "a.yaml").write_text(json.dumps(changed))
     monkeypatch.chdir(tmp_path)
     assert names("a.yaml") == [all_three[0]]
+    (tmp_path / "b.yaml").write_text("- a list")
+    with pytest.raises(ComparisonError, match=r"runs: .*b\.yaml: must be a mapping of parameters, got list"):
+        names("b.yaml")
     with pytest.raises(ComparisonError, match="no such file or folder: 'nowhere'"):
         comparing.find_runs("nowhere")
     with pytest.raises(ComparisonError, match="no finished run in"):

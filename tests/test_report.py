@@ -161,6 +161,11 @@ def test_command_line_prints_headline_and_path(replay_config, tmp_path, capsys):
     assert report.main([str(file)]) == 0
     out = capsys.readouterr().out
     assert results.headline in out and "report.html" in out
+    file.write_text("temprature: 0\nlimit: none of it")
+    assert report.main([str(file)]) == report.main([str(tmp_path / "no.yaml")]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in told] == [str(file), str(file), str(tmp_path / "no.yaml")]
+    assert "temperature" in told[1] and "No such file" in told[2]
     assert report.main([]) == report.main(["--pdf"]) == report.main([str(file), "--html"]) == 2
 
 
