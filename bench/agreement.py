@@ -1,13 +1,13 @@
-"""Does a server answer as the transformers sampler does? Greedy, 100 problems, both endpoints.
+"""Does a server answer as the transformers sampler does? Writes bench/results/agreement.md.
 
     export VLLM=... LLAMA_SERVER=...              # as for ``make bench``
     export LLAMA_FLOAT32=smollm2-f32.gguf         # llama-quantize --allow-requantize FILE.gguf smollm2-f32.gguf F32
     export TRANSFORMERS_SERVE=.../transformers    # of an environment with transformers[serving]
     python -m bench.agreement
 
-All compute in float32, where two right programs differ only by the order of their sums; llama.cpp also runs the file of
-four-bit weights as people use it, which it does not expand. A server that is not set is left out. The run folders stay
-in outputs/bench-agreement/, so that a run goes on where it was interrupted.
+Greedy, 100 problems, both endpoints. All compute in float32, where two right programs differ only by the order of their
+sums; llama.cpp also runs the file of four-bit weights as people use it, which it does not expand. A server that is not
+set is left out. Run folders stay in outputs/bench-agreement/: a run goes on where it was interrupted.
 """
 
 import os
@@ -20,8 +20,10 @@ from pathlib import Path
 from bench import plan, systems
 from bench.__main__ import MAX_NEW_TOKENS, ROOT
 from bench.workers.server import stop, wait_until_ready
+from bench.writing import processor, table
 from gsm8k_nb import data, prompts, sampling, scoring
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.manifest import now
 from gsm8k_nb.records import Sample, Score
 from gsm8k_nb.samplers.loading import converted_gguf
 
@@ -29,16 +31,7 @@ N = 100
 PORT = 8190  # a fixed one: the address is part of a run's id
 ENDPOINTS = {"template": "/chat/completions", "plain": "/completions"}  # by RunConfig.chat_template
 STORED = ROOT / "outputs" / "bench-agreement"
-HEAD = [
-    "server",
-    "computes in",
-    "endpoint",
-    f"right of {N}",
-    "ours",
-    "same verdict",
-    "same text",
-    "tokens before",
-]
+HEAD = ("server", "computes in", "endpoint", f"right of {N}", "ours", "same verdict", "same text", "tokens before")
 Answers = dict[str, tuple[Sample, Score]]  # by problem
 
 
@@ -105,23 +98,38 @@ def compared(ours: Answers, theirs: Answers, tokenizer) -> tuple[list[object], l
 def main() -> int:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(converted_gguf(plan.model_file()))
+    model = str(converted_gguf(plan.model_file()))
+    tokenizer = AutoTokenizer.from_pretrained(model)
     ours = {chat: answers("transformers", chat, dtype="float32") for chat in ENDPOINTS}
-    lines, notes = [HEAD, ["---"] * len(HEAD)], []
+    rows, notes = [], []
     for name, dtype, command, environment in servers():
-        label = f"{name}-{dtype}".replace(" ", "-").replace("'", "")
+        label = f"{name}-{dtype}".replace("'", "").replace(" ", "-")
         with running(command, environment, STORED / f"{label}.log") as url:
             for chat, endpoint in ENDPOINTS.items():
-                model = str(converted_gguf(plan.model_file()))
                 how = {"sampler": "openai", "model": model, "base_url": url, "concurrency": 16, "request_timeout": 3600}
                 cells, apart = compared(ours[chat], answers(label, chat, **how), tokenizer)
-                lines.append([name, dtype, f"`{endpoint}`", *cells])
-                notes += [f"- {name}, {dtype}, `{endpoint}`: {line}" for line in apart]
-    table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-    text = f"{table}\n\n" + "\n".join(["Problems on which the verdicts differ:\n", *notes]) if notes else table
-    (STORED / "agreement.md").write_text(text + "\n", encoding="utf-8")
+                rows.append([name, dtype, f"`{endpoint}`", *cells])
+                notes += [f"- {name}, {dtype}, `{endpoint}`, {line}" for line in apart]
+    text = TEXT.format(machine=processor(), date=now(), n=N, table=table(HEAD, rows), notes="\n".join(notes) or "None.")
+    (ROOT / "bench" / "results" / "agreement.md").write_text(text, encoding="utf-8")
     print(text)
     return 0
+
+
+TEXT = """# Agreement with servers
+
+{machine}, {date} (UTC), by `python -m bench.agreement`.
+
+SmolLM2-135M-Instruct, greedy, the first {n} problems of the test split after the eight exemplars of Wei et al., as
+turns by `/chat/completions` and as text by `/completions`. At most 128 new tokens, answers read by `flexible`. Ours is
+the transformers sampler in float32; the tokens counted are those of ours that stand before the first difference.
+
+{table}
+
+Problems on which the verdicts differ:
+
+{notes}
+"""
 
 
 if __name__ == "__main__":

@@ -60,11 +60,14 @@ def length_by_verdict(results: Results) -> Figure:
     lengths = tokens if known else rows["text"].fillna("").str.len()
     with rc_context(STYLE):
         figure, axes = _figure()
-        bins = np.linspace(0, max(float(lengths.max()), 1.0), 31) if len(lengths) else np.linspace(0, 1, 31)
+        # Where a few very long texts would squeeze all others into one bar, they count in the last one.
+        end = min(lengths.max(), 2 * lengths.quantile(0.99)) if len(lengths) else 0.0
+        longer = " (longer ones in the last bar)" if len(lengths) and end < lengths.max() else ""
+        bins, lengths = np.linspace(0, max(float(end), 1.0), 31), lengths.clip(upper=end)
         for verdict, color, name in ((False, WRONG, "wrong"), (True, RIGHT, "right")):
             part = lengths[rows["correct"] == verdict]
             axes.hist(part, bins=bins, histtype="step", linewidth=1.6, color=color, label=f"{name} ({len(part)})")
-        axes.set_xlabel("length of the completion, " + ("tokens" if known else "characters"))
+        axes.set_xlabel("length of the completion, " + ("tokens" if known else "characters") + longer)
         axes.set_ylabel("completions")
         axes.set_title("Length by verdict", loc="left")
         axes.legend()

@@ -135,6 +135,19 @@ def test_heavy_packages_are_imported_by_engines_only():
             assert not [top for top in tops if top.split(".")[0] in HEAVY], name
 
 
+def test_no_module_uses_the_private_names_of_another():
+    for name, tree in modules().items():
+        aliases = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gsm8k_nb":
+                private = [alias.name for alias in node.names if alias.name.startswith("_")]
+                assert set(private) <= {"__version__"}, name
+                aliases |= {alias.asname or alias.name for alias in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+                assert not node.attr.startswith("_") or node.attr.startswith("__"), f"{name}: {ast.unparse(node)}"
+
+
 def test_no_code_from_the_hub_is_run():  # traps.md 4.31
     for file in (ROOT / "gsm8k_nb").rglob("*.py"):
         assert not re.search(r"trust_remote_code\W+True", file.read_text()), file

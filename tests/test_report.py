@@ -39,6 +39,16 @@ def test_everything_is_written(replay_config):
     assert not re.search(r"(src|href)=[\"'](?!data:|#)", text)  # nothing is fetched
 
 
+def test_one_very_long_text_leaves_the_histogram_readable(problems, tmp_path):
+    texts = [["x" * (50 + 10 * place)] * 50 for place in range(len(problems))]
+    texts[0][0] = "x" * 100_000
+    axes = figures.length_by_verdict(results_of(problems, texts, tmp_path)).axes[0]
+    assert 100 < axes.get_xlim()[1] < 1000 and "longer ones in the last bar" in axes.get_xlabel()
+    texts[0][0] = "x"
+    axes = figures.length_by_verdict(results_of(problems, texts, tmp_path / "other")).axes[0]
+    assert axes.get_xlabel() == "length of the completion, characters"
+
+
 def test_the_same_results_give_the_same_files(replay_config):
     results = evaluate(replay_config)
     report.save(results)

@@ -161,7 +161,9 @@ def test_requests_are_taken_as_needed_and_given_up_with_the_run(tiny_model, monk
     assert len(answers(sampler, requests())) == 4  # and it can be asked again
 
 
-def test_what_goes_wrong_is_said_in_a_line(tiny_model, monkeypatch):
+def test_what_goes_wrong_is_said_in_a_line(tiny_model, monkeypatch, tmp_path):
+    with pytest.raises(SamplerError, match="could not be loaded; that folder has no config.json"):
+        open_sampler(options(tmp_path))
     sampler = open_sampler(options(tiny_model, max_new_tokens=2040))
     with pytest.raises(SamplerError, match=r"max_new_tokens: a prompt has \d+ tokens .* lower max_new_tokens to 20"):
         answers(sampler, requests()[1:2])

@@ -24,13 +24,13 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     transformers.utils.logging.disable_progress_bar()  # hundreds of bar updates would be kept in a notebook
     device = choose_device(config.device)
     dtype = choose_dtype(config.dtype, device)
-    source, revision = _source(config.model, config.revision)
+    source, revision = model_source(config.model, config.revision)
     options = {"revision": revision, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
     except (OSError, ValueError, KeyError) as error:
-        raise SamplerError(_loading_failed(config.model, source, error)) from error
+        raise SamplerError(loading_failed(config.model, source, error)) from error
     if tokenizer.eos_token_id is None and model.generation_config.eos_token_id is None:
         raise SamplerError(f"model: {config.model!r} names no end-of-text token, so its completions could not end")
     return model.to(device).eval(), tokenizer
@@ -63,7 +63,7 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if fast else torch.float32
 
 
-def _source(model: str, revision: str | None) -> tuple[str, str | None]:
+def model_source(model: str, revision: str | None) -> tuple[str, str | None]:
     """What ``from_pretrained`` takes: a folder here, or a hub id with its revision."""
     if model.startswith("package:"):
         package, _, inside = model.removeprefix("package:").partition("/")
@@ -122,7 +122,7 @@ def _convert_gguf(file: Path, folder: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _loading_failed(model: str, source: str, error: Exception) -> str:
+def loading_failed(model: str, source: str, error: Exception) -> str:
     """One sentence for a model that could not be loaded, with the next step in it."""
     text = str(error).strip()
     first = (text.splitlines() or [type(error).__name__])[0][:300]

@@ -37,7 +37,7 @@ class TransformersSampler:
         self.config = config
         self.model, self.tokenizer = load_model(config)
         self.has_chat_template = bool(self.tokenizer.chat_template)
-        self.eos_ids = _eos_ids(self.model, self.tokenizer)
+        self.eos_ids = end_token_ids(self.model, self.tokenizer)
         self.pad_id = _pad_id(self.tokenizer, self.eos_ids)
         # generate() fills fields that the caller left unset from the model's own file; an empty one has nothing.
         self.model.generation_config = GenerationConfig()
@@ -126,10 +126,10 @@ class TransformersSampler:
             request, ids = problems[one.request][one.sample]
             ended.append(self._finish(request, len(ids), one.token_ids, stop))
             if len(ended) == HAND_ON:
-                yield _timed(ended, started)
+                yield timed(ended, started)
                 ended, started = [], time.perf_counter()
         if ended:
-            yield _timed(ended, started)
+            yield timed(ended, started)
 
     def _plain(self, todo: list[Encoded], stop: tuple[str, ...]) -> Iterator[list[Sample]]:
         """``model.generate`` on left-padded batches of prompts of like length."""
@@ -150,7 +150,7 @@ class TransformersSampler:
                     stopping_criteria=[StopStrings(self.tokenizer, stop, width)] if stop else [],
                 )
             rows = zip(batch, output[:, width:].tolist(), strict=True)
-            yield _timed([self._finish(request, len(row), new, stop) for (request, row), new in rows], started)
+            yield timed([self._finish(request, len(row), new, stop) for (request, row), new in rows], started)
 
     def _generation_config(self) -> GenerationConfig:
         """Greedy in name for both: a random draw leaves one token possible, see ``SeededDraw``."""
@@ -254,7 +254,7 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
     return (text[: min(places)], True) if places else (text, False)
 
 
-def _timed(samples: list[Sample], started: float) -> list[Sample]:
+def timed(samples: list[Sample], started: float) -> list[Sample]:
     """The samples of one batch, each with its share of the time."""
     seconds = round((time.perf_counter() - started) / len(samples), 4)
     return [replace(sample, seconds=seconds) for sample in samples]
@@ -269,7 +269,7 @@ def _tokens_until_stop(tokenizer, ids: list[int], stop: tuple[str, ...]) -> int:
     return low
 
 
-def _eos_ids(model, tokenizer) -> list[int]:
+def end_token_ids(model, tokenizer) -> list[int]:
     """All tokens that end a text: the model's, which may be several (end of turn, end of text), and the tokenizer's."""
     found: list[int] = []
     for value in (model.generation_config.eos_token_id, model.config.get_text_config().eos_token_id):

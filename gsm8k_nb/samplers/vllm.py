@@ -38,11 +38,11 @@ class VLLMSampler:
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.vllm, self.device = import_vllm(config)
-        source, revision = loading._source(config.model, config.revision)
+        source, revision = loading.model_source(config.model, config.revision)
         try:
             self.tokenizer, self.eos_ids, context = _facts(source, revision)
         except (OSError, ValueError, KeyError) as error:
-            raise SamplerError(loading._loading_failed(config.model, error)) from error
+            raise SamplerError(loading.loading_failed(config.model, source, error)) from error
         try:
             self.max_model_len = min(context, PROMPT_ROOM + config.max_new_tokens)
             self.engine = self.vllm.LLM(**self._engine_options(source, revision)).llm_engine
@@ -61,7 +61,7 @@ class VLLMSampler:
                 for output in self._step():
                     ended.append(self._finish(*running.pop(output.request_id), output.outputs[0], tuple(stop)))
                 if len(ended) >= HAND_ON or (ended and not running):
-                    yield local._timed(ended, started)
+                    yield local.timed(ended, started)
                     ended, started = [], time.perf_counter()
         finally:
             with suppress(Exception):  # the run broke off, perhaps with vLLM itself
@@ -213,7 +213,7 @@ def _facts(source: str, revision: str | None) -> tuple[Any, list[int], int]:
         generation = GenerationConfig.from_pretrained(source, revision=revision)
     except OSError:  # the model has no such file
         generation = GenerationConfig.from_model_config(config)
-    eos_ids = local._eos_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
+    eos_ids = local.end_token_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
     return tokenizer, eos_ids, getattr(config.get_text_config(), "max_position_embeddings", None) or PROMPT_ROOM
 
 
