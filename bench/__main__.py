@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    found.add_argument("--quick", action="store_true", help="the same on eight problems, in outputs/bench-quick/")
+    found.add_argument("--quick", action="store_true", help="the same on eight problems, a quarter of an hour")
     found.add_argument("--resume", action="store_true", help="keep what was measured before and go on")
     found.add_argument("--write-only", action="store_true", help="measure nothing, write the results anew")
     found.add_argument("--only", metavar="TEXT", default="", help="measure only what has this text in its name")
