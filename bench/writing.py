@@ -7,6 +7,7 @@ A record is one measurement as ``__main__`` stores it, by its name:
 """
 
 import json
+import os
 import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -45,6 +46,7 @@ def write(records: Records, folder: Path, pieces: list[Piece]) -> Path:
     (folder / "results.md").write_text("\n\n".join(filter(None, sections)) + "\n", encoding="utf-8")
     if found:
         speed_figure(found).savefig(folder / "speed.png", dpi=150)
+    if curves(found):
         scaling_figure(found).savefig(folder / "scaling.png", dpi=150)
     return folder / "results.md"
 
@@ -82,9 +84,8 @@ def alike(a: Record, b: Record) -> tuple[int, float]:
     """Equal completions, and the share of tokens that stand before the first difference."""
     equal, before, total = 0, 0, 0
     for x, y in zip(a["ids"], b["ids"], strict=True):
-        same = next((i for i, (p, q) in enumerate(zip(x[0], y[0], strict=False)) if p != q), min(len(x[0]), len(y[0])))
         equal += x[0] == y[0]
-        before += same
+        before += len(os.path.commonprefix([x[0], y[0]]))
         total += max(len(x[0]), len(y[0]))
     return equal, before / max(total, 1)
 

@@ -82,6 +82,12 @@ def test_results_name_what_was_not_run(tmp_path):
     assert "ids" not in json.loads((tmp_path / "results.json").read_text())[OURS.name]
 
 
+def test_results_of_a_server_alone_have_nothing_that_scales(tmp_path):
+    piece = Piece(plan.LLAMA, plan.Q4, 4, 8)
+    assert "## Scaling" not in writing.write({piece.name: record(2.0, one_each(4))}, tmp_path, [piece]).read_text()
+    assert (tmp_path / "speed.png").exists() and not (tmp_path / "scaling.png").exists()
+
+
 # --- the roofline ---
 
 
