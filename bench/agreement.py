@@ -11,15 +11,13 @@ set is left out. Run folders stay in outputs/bench-agreement/: a run goes on whe
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 from bench import plan, systems
 from bench.__main__ import MAX_NEW_TOKENS, ROOT
-from bench.workers.server import stop, wait_until_ready
+from bench.workers.server import running
 from bench.writing import processor, table
 from gsm8k_nb import data, prompts, sampling, scoring
 from gsm8k_nb.config import RunConfig
@@ -35,34 +33,18 @@ HEAD = ("server", "computes in", "endpoint", f"right of {N}", "ours", "same verd
 Answers = dict[str, tuple[Sample, Score]]  # by problem
 
 
-def servers() -> Iterator[tuple[str, str, list[str], dict[str, str]]]:
-    """Name, dtype, command and environment of each server that is there."""
-    folder, here = str(converted_gguf(plan.model_file())), ["--host", "127.0.0.1", "--port", str(PORT)]
-    if binary := systems.location(plan.LLAMA):
-        library = {"LD_LIBRARY_PATH": str(Path(binary).parent)}
-        options = ["-t", str(systems.THREADS), "--parallel", "8", "-c", "16384", *here]
-        yield "llama.cpp", "Q4_1", [binary, "-m", str(plan.model_file()), *options], library
+def servers(model: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Name, dtype, and start of each server that is there; ``model`` is the folder of the converted model."""
+    if systems.location(plan.LLAMA):
+        yield "llama.cpp", "Q4_1", systems.llama_cpp(str(plan.model_file()), plan.SERVED_AT_ONCE, PORT)
         if file := os.environ.get("LLAMA_FLOAT32"):
-            yield "llama.cpp", "float32", [binary, "-m", file, "-ctk", "f32", "-ctv", "f32", *options], library
-    if binary := systems.location(plan.VLLM):
-        options = ["--dtype", "float32", "--max-model-len", "2048", "--served-model-name", folder, *here]
-        yield "vLLM's CPU build", "float32", [binary, "serve", folder, *options], systems.VLLM_ENVIRONMENT
+            exact = ("-ctk", "f32", "-ctv", "f32")
+            yield "llama.cpp", "float32", systems.llama_cpp(file, plan.SERVED_AT_ONCE, PORT, *exact)
+    if systems.location(plan.VLLM):
+        yield "vLLM's CPU build", "float32", systems.vllm(model, "float32", PORT)
     if binary := os.environ.get("TRANSFORMERS_SERVE"):
-        yield "transformers serve", "float32", [binary, "serve", "--device", "cpu", "--dtype", "float32", *here], {}
-
-
-@contextmanager
-def running(command: list[str], environment: dict[str, str], log: Path) -> Iterator[str]:
-    """The server's address while it runs."""
-    url = f"http://127.0.0.1:{PORT}/v1"
-    with log.open("w") as out:
-        everything = os.environ | environment | {"HF_HUB_OFFLINE": "1"}
-        server = subprocess.Popen(command, stdout=out, stderr=out, env=everything, start_new_session=True)
-    try:
-        wait_until_ready(server, {"base_url": url, "log": log})
-        yield url
-    finally:
-        stop(server)
+        command = [binary, "serve", "--device", "cpu", "--dtype", "float32"]
+        yield "transformers serve", "float32", systems.at(PORT, command, {"HF_HUB_OFFLINE": "1"})
 
 
 def answers(name: str, chat_template: str, **how) -> Answers:
@@ -102,11 +84,12 @@ def main() -> int:
     tokenizer = AutoTokenizer.from_pretrained(model)
     ours = {chat: answers("transformers", chat, dtype="float32") for chat in ENDPOINTS}
     rows, notes = [], []
-    for name, dtype, command, environment in servers():
+    for name, dtype, start in servers(model):
         label = f"{name}-{dtype}".replace("'", "").replace(" ", "-")
-        with running(command, environment, STORED / f"{label}.log") as url:
+        how = {"sampler": "openai", "model": model, "base_url": start["base_url"]}
+        how |= {"concurrency": 16, "request_timeout": 3600}
+        with running(start | {"log": STORED / f"{label}.log"}):
             for chat, endpoint in ENDPOINTS.items():
-                how = {"sampler": "openai", "model": model, "base_url": url, "concurrency": 16, "request_timeout": 3600}
                 cells, apart = compared(ours[chat], answers(label, chat, **how), tokenizer)
                 rows.append([name, dtype, f"`{endpoint}`", *cells])
                 notes += [f"- {name}, {dtype}, `{endpoint}`, {line}" for line in apart]

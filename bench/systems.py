@@ -41,6 +41,9 @@ VLLM_ENVIRONMENT = {
 }  # fmt: skip
 
 
+CONTEXT = 2048  # tokens of a prompt and its completion that a server has room for
+
+
 def location(system: str) -> str | None:
     """The interpreter or binary of a system, or None where it is not installed."""
     if system not in VARIABLES:
@@ -78,21 +81,30 @@ def timed(command: list[str], environment: dict[str, str] | None = None, keep: b
 
 def served(piece: Piece, job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What ``workers/server.py`` needs besides: the server's command, where it listens, and its version."""
-    binary, port = location(piece.system), free_port()
     if piece.system == plan.VLLM:
-        options = ["--dtype", piece.dtype, "--max-model-len", "2048"]
-        command, environment = [binary, "serve", job["model"], *options], VLLM_ENVIRONMENT
+        found = vllm(job["model"], piece.dtype, free_port())
     else:
-        context = 2048 * piece.batch_size
-        options = ["-t", str(THREADS), "--parallel", str(piece.batch_size), "-c", str(context)]
-        command, environment = [binary, "-m", job["gguf"], *options], {"LD_LIBRARY_PATH": str(Path(binary).parent)}
-    return {
-        "command": [*command, "--host", "127.0.0.1", "--port", str(port)],
-        "environment": environment,
-        "base_url": f"http://127.0.0.1:{port}/v1",
-        "log": str(folder / f"{piece.name}.log"),
-        "versions": {piece.system: version(binary, environment)},
-    }
+        found = llama_cpp(job["gguf"], piece.batch_size, free_port())
+    version_of = version(found["command"][0], found["environment"])
+    return found | {"log": str(folder / f"{piece.name}.log"), "versions": {piece.system: version_of}}
+
+
+def vllm(model: str, dtype: str, port: int) -> dict[str, Any]:
+    """The command of vLLM's server, its environment and its address."""
+    command = [location(plan.VLLM), "serve", model, "--dtype", dtype, "--max-model-len", str(CONTEXT)]
+    return at(port, command, VLLM_ENVIRONMENT)
+
+
+def llama_cpp(gguf: str, slots: int, port: int, *options: str) -> dict[str, Any]:
+    """The same of llama.cpp's server, which answers so many requests at a time."""
+    binary = location(plan.LLAMA)
+    command = [binary, "-m", gguf, "-t", str(THREADS), "--parallel", str(slots), "-c", str(CONTEXT * slots), *options]
+    return at(port, command, {"LD_LIBRARY_PATH": str(Path(binary).parent)})
+
+
+def at(port: int, command: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    command = [*command, "--host", "127.0.0.1", "--port", str(port)]
+    return {"command": command, "environment": environment, "base_url": f"http://127.0.0.1:{port}/v1"}
 
 
 def version(binary: str, environment: dict[str, str]) -> str:

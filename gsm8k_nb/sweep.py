@@ -24,6 +24,9 @@ from typing import Any
 import yaml
 
 from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, repository_root
+from gsm8k_nb.texts import one_line
+
+SHOWN = 300  # characters of an error in the table
 
 EXAMPLES = """examples:
   python -m gsm8k_nb.sweep params/llama.yaml params/qwen.yaml --set limit=50
@@ -164,7 +167,7 @@ def _ray_outcome(ready: Any) -> Outcome:
     try:
         return ray.get(ready)
     except RayError as error:  # its process or node is gone
-        return Outcome(None, f"{type(error).__name__}: {_one_line(str(error))}")
+        return Outcome(None, f"{type(error).__name__}: {one_line(str(error), SHOWN)}")
 
 
 def run(job: Job, cwd: str | None = None) -> Outcome:
@@ -212,7 +215,7 @@ def execute(name: str, notebook: Path, values: dict[str, Any], cwd: str | None =
     if process.returncode == 0:
         return None
     last = (told.strip().splitlines() or [f"papermill ended with {process.returncode}"])[-1]
-    return _one_line(_error_shown(notebook) or last)
+    return one_line(_error_shown(notebook) or last, SHOWN)
 
 
 def _error_shown(notebook: Path) -> str | None:
@@ -244,11 +247,6 @@ def _shown(path: Path) -> str:
 
 def _book(name: str) -> Path:
     return repository_root() / "notebooks" / f"{name}.ipynb"
-
-
-def _one_line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 300 else f"{text[:300]} ..."
 
 
 def _parser() -> argparse.ArgumentParser:

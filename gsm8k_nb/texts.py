@@ -1,7 +1,9 @@
-r"""Text of models and of data files, made safe to show: every character is seen, and none acts.
+r"""Text of models, of data files and of errors, made fit to show: every character is seen, none acts, or on one line.
 
 >>> visible("\x1b[31mred \u202etxt")
 '\u241b[31mred [U+202E]txt'
+>>> one_line(ValueError("too\n  long"), most=5), one_line(MemoryError())
+('too l ...', 'MemoryError')
 """
 
 import re
@@ -16,6 +18,14 @@ _UNSEEN = re.compile(
 def visible(text: str) -> str:
     """Text in which nothing acts and nothing hides: ESC is shown as its picture, U+202E as ``[U+202E]``."""
     return _UNSEEN.sub(_picture, text)
+
+
+def one_line(said: str | BaseException, most: int = 500) -> str:
+    """A text, or what an error says (its kind where it says nothing), on one line of about ``most`` characters."""
+    line = " ".join(str(said).split())
+    if not line and isinstance(said, BaseException):
+        line = type(said).__name__
+    return line if len(line) <= most else f"{line[:most]} ..."
 
 
 def _picture(found: re.Match[str]) -> str:

@@ -12,6 +12,16 @@ from gsm8k_nb import __version__
 
 from .conftest import ROOT
 
+LOCAL_ENGINES = (  # in the order in which they build on each other
+    "samplers",
+    "samplers.loading",
+    "samplers.decoding",
+    "samplers.packing",
+    "samplers.engine",
+    "samplers.transformers",
+    "samplers.vllm",
+    "samplers.ray",
+)
 LEVELS = {
     0: [
         "__init__",
@@ -30,17 +40,10 @@ LEVELS = {
     ],
     1: ["data", "prompts", "scoring", "metrics", "stats", "errors", "published", "logs"],
     2: [
-        "samplers",
-        "samplers.loading",
-        "samplers.decoding",
-        "samplers.packing",
-        "samplers.engine",
-        "samplers.transformers",
+        *LOCAL_ENGINES,
         "samplers.replay",
         "samplers.wire",
         "samplers.openai",
-        "samplers.vllm",
-        "samplers.ray",
         "runs",
         "costs",
         "smoke",
@@ -71,18 +74,9 @@ LEVELS = {
 LEVEL = {name: level for level, names in LEVELS.items() for name in names}
 SAME_LEVEL = {  # a module of several files, listed in the order in which they build on each other
     ("numerals", "flexible", "peer_rules", "answers"),
-    ("config", "manifest"),
+    ("texts", "config", "manifest"),
     ("data", "prompts"),
-    (
-        "samplers",
-        "samplers.loading",
-        "samplers.decoding",
-        "samplers.packing",
-        "samplers.engine",
-        "samplers.transformers",
-        "samplers.vllm",
-        "samplers.ray",
-    ),
+    LOCAL_ENGINES,
     ("samplers", "samplers.wire", "samplers.openai"),
     ("samplers", "runs", "samplers.replay"),
     ("lessons.stored", "lessons.labels", "lessons.reading"),

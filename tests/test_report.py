@@ -1,10 +1,11 @@
+import doctest
 import json
 import re
 
 import pandas as pd
 import pytest
 
-from gsm8k_nb import browser, chromium, figures, report, tables
+from gsm8k_nb import browser, chromium, figures, report, tables, texts
 from gsm8k_nb.scoring import steps
 
 from .test_replay import evaluate
@@ -55,6 +56,11 @@ def test_the_same_results_give_the_same_files(replay_config):
     before = {file: file.read_bytes() for file in results.run.folder.rglob("*.*") if file.is_file()}
     report.save(results)
     assert all(file.read_bytes() == raw for file, raw in before.items())
+
+
+def test_texts_are_shown_as_their_examples_say():
+    found = doctest.testmod(texts)
+    assert found.attempted >= 2 and not found.failed
 
 
 def test_model_text_is_text(hostile):  # traps.md 4.27, 4.28

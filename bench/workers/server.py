@@ -14,7 +14,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE = 900  # seconds for a server to start
@@ -22,23 +24,30 @@ PATIENCE = 900  # seconds for a server to start
 
 def main(job: dict) -> dict:
     started = time.perf_counter()
-    with open(job["log"], "w") as log:
-        environment = os.environ | job.get("environment", {})
-        server = subprocess.Popen(job["command"], stdout=log, stderr=log, env=environment, start_new_session=True)
-    try:
-        wait_until_ready(server, job)
+    with running(job) as server:
         ask_all(job, job["warm_up"])
         load_seconds = time.perf_counter() - started
         started, cpu = time.perf_counter(), tree(server.pid)[0]
         texts = ask_all(job, job["prompts"])
         seconds = time.perf_counter() - started
         after, peak_mb = tree(server.pid)
-    finally:
-        stop(server)
     return {
         "seconds": seconds, "load_seconds": load_seconds, "cpu_seconds": after - cpu, "peak_mb": peak_mb,
         "texts": texts, "versions": job["versions"],
     }  # fmt: skip
+
+
+@contextmanager
+def running(job: dict) -> Iterator[subprocess.Popen]:
+    """The server of a job, started and ready, for as long as it is needed."""
+    with open(job["log"], "w") as log:
+        environment = os.environ | job.get("environment", {})
+        server = subprocess.Popen(job["command"], stdout=log, stderr=log, env=environment, start_new_session=True)
+    try:
+        wait_until_ready(server, job)
+        yield server
+    finally:
+        stop(server)
 
 
 def stop(server: subprocess.Popen) -> None:

@@ -1,8 +1,9 @@
 """The next token of a row of logits, and whether a text ends with it: the same for the engine and plain ``generate``.
 
-settings = Decoding(max_new_tokens=128, temperature=0.7, stop_token_ids=[2], stop_strings=["\n\nQ:"])
-choose(logits, settings, uniforms)             # token ids, one a row
-end_check(settings, tokenizer)([338, 2])       # "stop"
+>>> settings = Decoding(max_new_tokens=128, temperature=0.7, stop_token_ids=[2], stop_strings=["Q:"])
+>>> choose(logits, settings, uniforms)  # token ids, one a row
+>>> end_check(settings, tokenizer)([338, 2])
+'stop'
 """
 
 from collections.abc import Callable, Sequence

@@ -27,6 +27,7 @@ from typing import Any
 from gsm8k_nb.config import RunConfig, find_path
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, Sampler, SamplerError, open_sampler
+from gsm8k_nb.texts import one_line
 
 try:
     import ray
@@ -216,7 +217,7 @@ class _Pool:
             during = f"over the requests of {min(block.left)[0]}" if block else "while they loaded the model"
             raise SamplerError(
                 f"ray_workers: {MOST_DEATHS} workers died {during}, often for want of memory: try fewer ray_workers "
-                f"or a smaller batch_size. Ray says: {_one_line(error)}"
+                f"or a smaller batch_size. Ray says: {one_line(error)}"
             )
         self.restarts += 1
         self.seats[place] = self._hire()
@@ -283,7 +284,7 @@ def connect(address: str | None) -> bool:
                 continue
             what = "Ray could not be started here" if address is None else f"ray_address: {address!r} cannot be joined"
             step = "" if address is None else "; start a cluster with 'ray start --head', or leave ray_address out"
-            raise SamplerError(f"{what}{step}. Ray says: {_one_line(error)}") from None
+            raise SamplerError(f"{what}{step}. Ray says: {one_line(error)}") from None
     return address is None
 
 
@@ -358,9 +359,4 @@ def _words(error: "RayTaskError") -> str:
     """What a worker's own error says, in one line."""
     cause = error.cause
     own = isinstance(cause, SamplerError)
-    return _one_line(cause) if own else f"a worker stopped with {type(cause).__name__}: {_one_line(cause)}"
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 500 else f"{text[:500]} ..."
+    return one_line(cause) if own else f"a worker stopped with {type(cause).__name__}: {one_line(cause)}"

@@ -24,6 +24,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, loading, sample_seed
 from gsm8k_nb.samplers import transformers as local
+from gsm8k_nb.texts import one_line
 
 PROMPT_ROOM = 8192  # tokens for a prompt: 32 exemplars are about 6,000. The model's whole context costs too much memory
 COLDEST = 0.01  # vLLM raises a lower temperature to this
@@ -47,7 +48,7 @@ class VLLMSampler:
             self.max_model_len = min(context, PROMPT_ROOM + config.max_new_tokens)
             self.engine = self.vllm.LLM(**self._engine_options(source, revision)).llm_engine
         except Exception as error:  # vLLM raises what its parts raise: OSError, ValueError, RuntimeError and their kin
-            raise SamplerError(f"model: vllm could not load {config.model!r}: {_one_line(error)}") from error
+            raise SamplerError(f"model: vllm could not load {config.model!r}: {one_line(error)}") from error
         self.has_chat_template = bool(self.tokenizer.chat_template)
         self.most = 2 * self.engine.vllm_config.scheduler_config.max_num_seqs
         self.asked = 0
@@ -134,7 +135,7 @@ class VLLMSampler:
         try:
             return [output for output in self.engine.step() if output.finished]
         except Exception as error:
-            raise SamplerError(f"vllm stopped: {_one_line(error)}; what was sampled before is safe") from error
+            raise SamplerError(f"vllm stopped: {one_line(error)}; what was sampled before is safe") from error
 
     def _parameters(self, request: Request, stop: Sequence[str]) -> Any:
         """Every field that can change a text, stated, with all of the model's end tokens, of which vLLM knows one."""
@@ -215,8 +216,3 @@ def _facts(source: str, revision: str | None) -> tuple[Any, list[int], int]:
         generation = GenerationConfig.from_model_config(config)
     eos_ids = local.end_token_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
     return tokenizer, eos_ids, getattr(config.get_text_config(), "max_position_embeddings", None) or PROMPT_ROOM
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 500 else f"{text[:500]} ..."
