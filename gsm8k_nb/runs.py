@@ -22,6 +22,30 @@ from gsm8k_nb.config import NOT_GENERATION, RunConfig
 from gsm8k_nb.records import Problem, Sample, Score, from_row, to_row
 
 
+def write_atomically(file: Path, content: str | bytes) -> Path:
+    """Write a whole file beside its place and move it there: a reader, a kill or a full disk never leaves half of it.
+
+    A link at the place is replaced, not followed. Missing folders are made. OSError where it cannot be written: what
+    was there before is then untouched.
+    """
+    # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
+    raw = content if isinstance(content, bytes) else content.encode("utf-8", errors="replace")
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.unlink(missing_ok=True)
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
+            stream.write(raw)
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+    return file
+
+
 class RunError(RuntimeError):
     """A run folder cannot be used: the message names the file and what to do."""
 
@@ -94,9 +118,7 @@ class Run:
         """Create the folder and test that it can be written, before anything is asked of a model."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / ".write-test"
-            probe.write_text("x")
-            probe.unlink()
+            write_atomically(self.folder / ".write-test", "x").unlink()
         except OSError as error:
             raise RunError(
                 f"outputs_dir: cannot write to {self.folder}: {error.strerror}; choose another outputs_dir"
@@ -176,18 +198,14 @@ class Run:
         return found
 
     def write_text(self, name: str, text: str) -> Path:
-        """A whole file, written beside its place and renamed into it."""
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
-        # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
+        return self.write_bytes(name, text.encode("utf-8", errors="replace"))
+
+    def write_bytes(self, name: str, content: bytes) -> Path:
+        """A whole file of the run, see ``write_atomically``. RunError where it cannot be written."""
         try:
-            unfinished.write_text(text, encoding="utf-8", errors="replace")
-            unfinished.replace(file)
+            return write_atomically(self.folder / name, content)
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
             raise self._unwritable(error) from error
-        return file
 
     def _unwritable(self, error: OSError) -> RunError:
         return RunError(

@@ -116,3 +116,49 @@ def test_whole_files_are_replaced_in_one_step(run):
 def test_a_missing_step_is_named(run):
     with pytest.raises(RunError, match="run 03_score first"):
         run.read_records("scores.jsonl", Score)
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "tables/accuracy.csv", "figures/accuracy.png"])
+def test_a_link_is_replaced_and_never_followed(run, tmp_path, name):
+    target = tmp_path / "mine"
+    target.write_text("mine")
+    (run.folder / name).parent.mkdir(exist_ok=True)
+    (run.folder / name).symlink_to(target)
+    run.write_bytes(name, b"ours")
+    assert target.read_text() == "mine" and (run.folder / name).read_bytes() == b"ours"
+    assert not (run.folder / name).is_symlink()
+
+
+KILLED_WRITER = """
+import os, sys
+from gsm8k_nb.runs import Run
+run, real = Run(sys.argv[1]), os.fsync
+os.fsync = lambda file: os.kill(os.getpid(), 9)  # all is written, nothing is in its place yet
+run.write_text("report.html", "new" * 100_000)
+"""
+
+
+def test_a_kill_while_a_file_is_written_leaves_the_old_one(run):
+    run.write_text("report.html", "old")
+    ended = subprocess.run([sys.executable, "-c", KILLED_WRITER, run.folder])
+    assert ended.returncode == -9
+    assert (run.folder / "report.html").read_text() == "old"
+
+
+def test_a_full_disk_leaves_the_old_file_and_says_so(run, monkeypatch):
+    run.write_text("report.html", "old")
+
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(RunError, match="cannot write to .*No space left on device"):
+        run.write_bytes("report.html", b"new")
+    assert (run.folder / "report.html").read_text() == "old"
+    assert [file.name for file in run.folder.iterdir() if "unfinished" in file.name] == []
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(run):
+    (run.folder / "tables").write_text("a file in the way of a folder")
+    with pytest.raises(RunError, match="cannot write to"):
+        run.write_text("tables/accuracy.csv", "x")
