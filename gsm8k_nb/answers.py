@@ -12,6 +12,7 @@ never rounded: 8.5 is wrong where 9 is asked for.
 import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from types import MappingProxyType
 
@@ -56,12 +57,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 
 
 def extract(text: str | None, rule: str = "strict") -> Decimal | None:
-    """The number that ``rule`` reads from a completion; None where it reads none or there is no text.
+    """The number that ``rule`` reads from a completion; None where it reads none, fails, or there is no text.
 
     ValueError for a name that is not in ``RULES``.
     """
-    function = _rule(rule).function
-    return None if text is None else function(text)
+    return _apply(_rule(rule), text, None).predicted
 
 
 def is_correct(predicted: Decimal | int | float | None, gold: Decimal | int | str) -> bool:
@@ -78,19 +78,45 @@ def is_correct(predicted: Decimal | int | float | None, gold: Decimal | int | st
     return abs(_EXACT.subtract(number, wanted)) < TOLERANCE
 
 
-def judge(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> tuple[Decimal | None, bool]:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one rule makes of one completion; ``failure`` says why the rule could not be applied, where it could not."""
+
+    predicted: Decimal | None
+    correct: bool
+    failure: str | None = None
+
+
+def verdict(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> Verdict:
     """What ``rule`` reads from a completion, and whether it holds it correct, by its own comparison where it has one.
 
-    The two may part: OpenAI's rule reads 18.00 and calls it wrong for 18, as it compares texts.
+    The two may part: OpenAI's rule reads 18.00 and calls it wrong for 18, as it compares texts. A rule that fails on a
+    text (other tools' can) has read no answer from it, and ``failure`` names the error: it never ends the scoring of
+    other texts.
     """
-    chosen = _rule(rule)
-    wanted = parse_gold(gold)
+    return _apply(_rule(rule), text, parse_gold(gold))
+
+
+def judge(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> tuple[Decimal | None, bool]:
+    """The number read and whether it is right, as in ``verdict``."""
+    found = verdict(text, gold, rule)
+    return found.predicted, found.correct
+
+
+def _apply(rule: Rule, text: str | None, gold: Decimal | None) -> Verdict:
+    """The one place where a rule meets a text. A package that is missing is no failure on a text, but an error."""
     if text is None:
-        return None, False
-    predicted = chosen.function(text)
-    if chosen.matches is None:
-        return predicted, is_correct(predicted, wanted)
-    return predicted, chosen.matches(text, _plain_text(wanted))
+        return Verdict(None, False)
+    try:
+        predicted = rule.function(text)
+        if gold is None:
+            return Verdict(predicted, False)
+        right = rule.matches(text, _plain_text(gold)) if rule.matches else is_correct(predicted, gold)
+    except ImportError:
+        raise
+    except Exception as error:
+        return Verdict(None, False, f"{type(error).__name__}: {str(error)[:200]}")
+    return Verdict(predicted, right)
 
 
 def parse_gold(gold: Decimal | int | str) -> Decimal:

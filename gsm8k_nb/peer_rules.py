@@ -9,14 +9,12 @@ sampler's task. Most tools compare texts, not numbers, so a rule may carry its o
 
 import math
 import re
-import threading
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Context, Decimal
-from fractions import Fraction
-from typing import Any
+from decimal import Decimal
 
+from gsm8k_nb import math_verify_process
 from gsm8k_nb.numerals import plain_decimal
 
 
@@ -145,7 +143,7 @@ def _inspect_number(word: str) -> float | None:
         return None if amount is None else sign * amount
     try:
         return (sign * amount) ** int("".join(map(str, exponent)))
-    except (OverflowError, ZeroDivisionError):
+    except (ArithmeticError, ValueError):  # int() takes 4,300 digits at most
         return None
 
 
@@ -174,59 +172,6 @@ def _float(text: str) -> float | None:
 
 def _inspect_same(answer: str, gold: str) -> bool:
     return answer == format(float(gold), ".5g")
-
-
-# Hugging Face, Math-Verify (also what lighteval's maths tasks build on): parse and verify of the package itself
-
-_QUOTIENT = Context(prec=28)
-
-
-def _math_verify() -> Any:
-    try:
-        import math_verify
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the rule 'math_verify' needs the math-verify package: pip install 'gsm8k-nb[math-verify]'"
-        ) from error
-    return math_verify
-
-
-def _seconds_allowed() -> int | None:
-    """Math-Verify stops a slow expression by a signal, which Python allows in the main thread only."""
-    return 5 if threading.current_thread() is threading.main_thread() else None
-
-
-def _math_verify_parse(text: str) -> list[Any]:
-    return _math_verify().parse(text, parsing_timeout=_seconds_allowed())
-
-
-def _math_verify_number(text: str) -> Decimal | None:
-    for parsed in _math_verify_parse(text):
-        amount = _sympy_amount(parsed)
-        if amount is not None:
-            return _QUOTIENT.divide(Decimal(amount.numerator), Decimal(amount.denominator))
-    return None
-
-
-def _sympy_amount(expression: Any) -> Fraction | None:
-    """The value of a number, sum, product or quotient as Math-Verify leaves it, unevaluated; None for all else."""
-    if getattr(expression, "is_Rational", False):
-        return Fraction(int(expression.p), int(expression.q))
-    if getattr(expression, "is_Float", False):
-        return Fraction(str(expression)) if math.isfinite(expression) else None
-    parts = [_sympy_amount(part) for part in getattr(expression, "args", ())]
-    if None in parts or not parts:
-        return None
-    if expression.is_Add:
-        return sum(parts, Fraction(0))
-    if expression.is_Mul:
-        return math.prod(parts)
-    return 1 / parts[0] if expression.is_Pow and parts[1] == -1 and parts[0] else None
-
-
-def _math_verify_matches(text: str, gold: str) -> bool:
-    gold_parsed, parsed = _math_verify_parse(gold), _math_verify_parse(text)
-    return bool(_math_verify().verify(gold_parsed, parsed, timeout_seconds=_seconds_allowed()))
 
 
 _LM_EVAL_SOURCE = "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k"
@@ -299,8 +244,8 @@ PEER_RULES: dict[str, Rule] = {
             "math_verify",
             "the Math-Verify package: sympy expressions compared; '60%' is 0.6 as well as 60",
             "huggingface/math-verify",
-            _math_verify_number,
-            _math_verify_matches,
+            lambda text: math_verify_process.ask(text)[0],
+            lambda text, gold: math_verify_process.ask(text, gold)[1],
         ),
     )
 }

@@ -52,7 +52,8 @@ class Score:
     """The verdict of one rule on one sample.
 
     ``predicted`` is None where no answer was found, which is wrong. ``correct`` is None where the request failed: the
-    sample is unscored and counted apart.
+    sample is unscored and counted apart. ``failure`` names the error where the rule itself failed on the text: it read
+    no answer.
     """
 
     problem_id: str
@@ -60,12 +61,13 @@ class Score:
     rule: str
     predicted: Decimal | None
     correct: bool | None
+    failure: str | None = None
 
 
 _DECIMAL_FIELDS = {"answer", "predicted"}
 _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "question", "solution", "problem_id", "rule"), (str,)),
-    **dict.fromkeys(("text", "finish_reason", "error", "reasoning"), (str, NoneType)),
+    **dict.fromkeys(("text", "finish_reason", "error", "reasoning", "failure"), (str, NoneType)),
     **dict.fromkeys(("prompt_tokens", "completion_tokens"), (int, NoneType)),
     "sample_index": (int,),
     "seconds": (int, float, NoneType),

@@ -2,7 +2,8 @@
 
     Score(problem_id="test-0000", sample_index=0, rule="strict", predicted=Decimal("18"), correct=True)
 
-No answer found is wrong; a failed request is neither right nor wrong.
+No answer found is wrong; a failed request is neither right nor wrong. A rule that fails on a text has read no answer
+from it, and the score says why.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from importlib.util import find_spec
 
 import pandas as pd
 
-from gsm8k_nb.answers import RULES, judge
+from gsm8k_nb.answers import RULES, verdict
 from gsm8k_nb.records import Problem, Sample, Score
 
 DEFAULT_RULES = ("strict", "flexible")
@@ -33,8 +34,8 @@ def score(problem: Problem, sample: Sample, rules: Sequence[str] = DEFAULT_RULES
         return [Score(problem.id, sample.sample_index, rule, None, None) for rule in rules]
     scores = []
     for rule in rules:
-        predicted, correct = judge(sample.text, problem.answer, rule)
-        scores.append(Score(problem.id, sample.sample_index, rule, predicted, correct))
+        read = verdict(sample.text, problem.answer, rule)
+        scores.append(Score(problem.id, sample.sample_index, rule, read.predicted, read.correct, read.failure))
     return scores
 
 
@@ -59,7 +60,8 @@ def frame(
     """The tidy table: a row for each (problem, sample, rule), with all that tables and figures need.
 
     Columns: run, problem_id, sample_index, rule, predicted (text or None), correct (True, False or None where the
-    request failed), steps, gold, text, finish_reason, error, prompt_tokens, completion_tokens, seconds.
+    request failed), failure (why the rule could not be applied, or None), steps, gold, text, finish_reason, error,
+    prompt_tokens, completion_tokens, seconds.
     """
     by_id = {problem.id: problem for problem in problems}
     found = {(sample.problem_id, sample.sample_index): sample for sample in samples}
@@ -74,6 +76,7 @@ def frame(
                 "rule": one.rule,
                 "predicted": None if one.predicted is None else str(one.predicted),
                 "correct": one.correct,
+                "failure": one.failure,
                 "steps": steps(problem),
                 "gold": str(problem.answer),
                 "text": sample.text,
@@ -94,6 +97,6 @@ def steps(problem: Problem) -> int:
 
 
 _COLUMNS = [
-    "run", "problem_id", "sample_index", "rule", "predicted", "correct", "steps", "gold", "text", "finish_reason",
-    "error", "prompt_tokens", "completion_tokens", "seconds",
+    "run", "problem_id", "sample_index", "rule", "predicted", "correct", "failure", "steps", "gold", "text",
+    "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds",
 ]  # fmt: skip

@@ -130,6 +130,7 @@ def compute_metrics(
     rules = {name: _accuracy(matrix, config) for name, matrix in matrices.items()}
     for name in rules:
         rules[name]["no_answer"] = int(_unread(table[table["rule"] == name]).sum())
+        rules[name]["rule_failed"] = int(table.loc[table["rule"] == name, "failure"].notna().sum())
     pattern = FORMATS[made_by(config, inputs)[1].prompt].answer_pattern
     health = _health(table[table["rule"] == rule], config, len(problems), pattern)
     dataset = _dataset(config, inputs, len(problems), rules[rule]["n_problems"])

@@ -256,6 +256,12 @@ def warnings(results: Results) -> list[str]:
         for name, row in health(results).iterrows()
         if row["note"].startswith("above")
     ]
+    for rule, rows in results.frame.dropna(subset=["failure"]).groupby("rule", sort=False):
+        first = rows.iloc[0]
+        lines.append(
+            f"The rule {rule} failed on {len(rows)} samples, read as no answer; the first is {first['problem_id']}, "
+            f"sample {first['sample_index']}: {first['failure']}"
+        )
     found = metrics.bounds(summary.verdicts(results.of_rule(), results.config.n_samples))
     if found.unscored:
         lines.append(

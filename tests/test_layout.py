@@ -30,6 +30,7 @@ LEVELS = {
         "answers",
         "numerals",
         "flexible",
+        "math_verify_process",
         "peer_rules",
         "calculator",
         "manifest",
@@ -73,7 +74,7 @@ LEVELS = {
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names}
 SAME_LEVEL = {  # a module of several files, listed in the order in which they build on each other
-    ("numerals", "flexible", "peer_rules", "answers"),
+    ("numerals", "flexible", "math_verify_process", "peer_rules", "answers"),
     ("texts", "config", "manifest"),
     ("data", "prompts"),
     LOCAL_ENGINES,

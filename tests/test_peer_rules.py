@@ -1,13 +1,15 @@
 """gsm8k_nb.peer_rules: each tool's known quirks, which are what tells its score from another's."""
 
-import builtins
+import os
 import threading
+import time
 from decimal import Decimal
 
 import pytest
 
-from gsm8k_nb.answers import RULES, extract, judge
-from gsm8k_nb.peer_rules import PEER_RULES
+from gsm8k_nb import answers, math_verify_process
+from gsm8k_nb.answers import RULES, Verdict, extract, judge, verdict
+from gsm8k_nb.peer_rules import PEER_RULES, Rule
 
 # (rule, completion, gold, the number read, whether the rule calls it right)
 QUIRKS = [
@@ -125,14 +127,7 @@ def test_a_loop_of_digits_is_no_number(rule):
 
 
 def test_math_verify_is_an_extra(monkeypatch):
-    real_import = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "math_verify":
-            raise ModuleNotFoundError("No module named 'math_verify'", name="math_verify")
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(math_verify_process, "find_spec", lambda name: None)
     with pytest.raises(
         ModuleNotFoundError, match=r"needs the math-verify package: pip install 'gsm8k-nb\[math-verify\]'"
     ):
@@ -169,3 +164,92 @@ def test_math_verify_in_a_thread():
     thread.start()
     thread.join()
     assert verdicts == [(Decimal(18), True)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "each gets 0." + "3" * 5000,
+        "each gets \\boxed{0." + "3" * 5000 + "}",
+        "so \\boxed{" + "9" * 5000 + "}",
+        "so \\boxed{\\frac{1}{" + "7" * 5000 + "}}",
+    ],
+)
+def test_math_verify_reads_no_number_of_thousands_of_digits(text):
+    pytest.importorskip("math_verify", reason="the extra math-verify is not installed")
+    assert judge(text, 18, "math_verify") == (None, False)
+    assert judge("#### 18", 18, "math_verify") == (Decimal(18), True)
+
+
+@pytest.mark.parametrize("expression", ["9^{9^{9^9}}", "10!!!!!!", "3^{3^{3^{3^3}}} - 1", "(7!)!!"])
+def test_what_math_verify_never_ends_is_stopped_and_named_in_any_thread(expression, monkeypatch):
+    pytest.importorskip("math_verify", reason="the extra math-verify is not installed")
+    math_verify_process._stop()
+    monkeypatch.setattr(math_verify_process, "SECONDS", 1)
+    found, threads = [], threading.active_count()
+    thread = threading.Thread(target=lambda: found.append(verdict(f"so \\boxed{{{expression}}}", 18, "math_verify")))
+    thread.start()
+    running = wait_for(lambda: math_verify_process._child)
+    thread.join(timeout=30)
+    assert found == [Verdict(None, False, "TimeoutError: Math-Verify took longer than 1 s")]
+    assert threading.active_count() == threads
+    with pytest.raises(ProcessLookupError):  # nothing is left running on
+        os.kill(running.pid, 0)
+    assert verdict("#### 18", 18, "math_verify") == Verdict(Decimal(18), True)
+    math_verify_process._stop()
+
+
+def test_math_verify_goes_on_after_its_process_was_ended_or_the_wait_for_it_interrupted(monkeypatch):
+    pytest.importorskip("math_verify", reason="the extra math-verify is not installed")
+    assert judge("#### 18", 18, "math_verify")[1]
+    math_verify_process._child.kill()
+    math_verify_process._child.wait()
+    assert judge("#### 18", 18, "math_verify")[1]
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(math_verify_process._child.stdout, "readline", interrupted, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        judge("#### 7", 18, "math_verify")
+    assert judge("#### 18", 18, "math_verify") == (Decimal(18), True)  # not the reply to the question before
+
+
+def wait_for(condition):
+    while not (found := condition()):
+        time.sleep(0.001)
+    return found
+
+
+def failing(error):
+    def read(text):
+        raise error
+
+    return Rule("strict", "fails", "here", read)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (ValueError("Exceeds the limit (4300 digits)"), "ValueError: Exceeds the limit (4300 digits)"),
+        (RecursionError("too deep"), "RecursionError: too deep"),
+        (OverflowError("too large"), "OverflowError: too large"),
+        (MemoryError(), "MemoryError: "),
+        (TimeoutError("x" * 500), "TimeoutError: " + "x" * 200),
+    ],
+)
+def test_a_rule_that_fails_on_a_text_has_read_no_answer_and_says_why(error, name, monkeypatch):
+    monkeypatch.setattr(answers, "RULES", {"strict": failing(error)})
+    assert verdict("#### 18", 18, "strict") == Verdict(None, False, name)
+    assert extract("#### 18", "strict") is None
+
+
+def test_an_interrupt_or_a_missing_package_is_no_failure_of_a_rule(monkeypatch):
+    for error in (KeyboardInterrupt(), ModuleNotFoundError("no such package")):
+        monkeypatch.setattr(answers, "RULES", {"strict": failing(error)})
+        with pytest.raises(type(error)):
+            verdict("#### 18", 18, "strict")
+
+
+def test_thousands_of_superscripts_are_no_number_for_inspect():
+    assert verdict("It is 9" + "⁹" * 300, 18, "inspect") == Verdict(None, False)

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from gsm8k_nb import data, report, sampling, summary, tables
+from gsm8k_nb import answers, data, report, sampling, summary, tables
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.runs import RunError
@@ -148,6 +148,22 @@ def test_null_text_is_a_wrong_answer_all_the_way(problems, tmp_path):  # traps.m
     summary.score_run(results.run, results.config, problems)
     again = summary.summarise(results.run, results.config)
     assert again.metrics["rules"]["strict"]["n"] == 4 and report.save(again).exists()
+
+
+def test_a_rule_that_fails_on_a_text_is_counted_listed_and_ends_nothing(problems, tmp_path, monkeypatch):
+    def breaks(text):
+        return int("9" * 5000) if "loop" in text else None
+
+    broken = answers.RULES["official"].__class__("official", "fails on a loop", "here", breaks)
+    monkeypatch.setattr(answers, "RULES", answers.RULES | {"official": broken})
+    texts = [["#### 5"], ["a loop #### 48"], ["a loop"], ["no"]]
+    results = results_of(problems, texts, tmp_path, headline_rule="official", rules="both")
+    rules = results.metrics["rules"]
+    assert {name: rules[name]["rule_failed"] for name in rules} == {"strict": 0, "flexible": 0, "official": 2}
+    assert (rules["official"]["n"], rules["official"]["correct"], rules["official"]["no_answer"]) == (4, 0, 4)
+    assert rules["strict"]["correct"] == 2
+    said = [line for line in tables.warnings(results) if "The rule official failed on 2 samples" in line]
+    assert len(said) == 1 and "test-0001, sample 0: ValueError: Exceeds the limit (4300" in said[0]
 
 
 def test_steps_with_other_parameters_are_sent_back(problems, tmp_path):
