@@ -7,6 +7,7 @@ fails at once, so that the caller can say in one sentence what to do.
 import functools
 import os
 import sys
+from pathlib import Path
 
 PROBE_TIMEOUT_S = 5
 
@@ -35,3 +36,16 @@ def _go_offline() -> None:
     constants.HF_HUB_OFFLINE = True
     if "datasets" in sys.modules:  # it copied the constant when it was imported
         sys.modules["datasets"].config.HF_HUB_OFFLINE = True
+
+
+def commit(model: str, revision: str | None) -> str | None:
+    """The commit of a model's revision: as the hub says now, else as the cache has it; None where neither knows."""
+    import huggingface_hub
+
+    if reachable():
+        try:
+            return huggingface_hub.HfApi().model_info(model, revision=revision, timeout=PROBE_TIMEOUT_S).sha
+        except Exception:  # no such model, a login is needed, the network went: loading says which
+            pass
+    cached = huggingface_hub.try_to_load_from_cache(model, "config.json", revision=revision)
+    return Path(cached).parent.name if isinstance(cached, str) else None

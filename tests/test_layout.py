@@ -13,6 +13,7 @@ from gsm8k_nb import __version__
 from .conftest import ROOT
 
 LOCAL_ENGINES = (  # in the order in which they build on each other
+    "samplers.fingerprint",
     "samplers",
     "samplers.loading",
     "samplers.decoding",

@@ -1,9 +1,11 @@
 """Loading a model and its tokenizer for the local engines; GGUF files are converted once and cached."""
 
 import hashlib
+import json
 import os
 import shutil
-import tempfile
+from difflib import get_close_matches
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,14 @@ from platformdirs import user_cache_dir
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from gsm8k_nb import hub
-from gsm8k_nb.config import RunConfig, find_path
-from gsm8k_nb.prompts import asset_path
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.prompts import PromptError
 from gsm8k_nb.samplers import SamplerError
+from gsm8k_nb.samplers.fingerprint import local_model, sha256_of
+from gsm8k_nb.texts import one_line
+
+LARGE_GGUF = 500 << 20  # bytes, of which it is told that conversion takes time
+SIZES = "converted.json"  # in a converted model's folder: its other files and their sizes
 
 
 def load_model(config: RunConfig) -> tuple[Any, Any]:
@@ -29,7 +36,7 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # damaged files raise what their readers raise: SafetensorError, plain Exception, ...
         raise SamplerError(loading_failed(config.model, source, error)) from error
     if tokenizer.eos_token_id is None and model.generation_config.eos_token_id is None:
         raise SamplerError(f"model: {config.model!r} names no end-of-text token, so its completions could not end")
@@ -65,47 +72,83 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
 
 def model_source(model: str, revision: str | None) -> tuple[str, str | None]:
     """What ``from_pretrained`` takes: a folder here, or a hub id with its revision."""
-    if model.startswith("package:"):
-        package, _, inside = model.removeprefix("package:").partition("/")
-        return str(converted_gguf(asset_path(package, f"{package}/{inside}"))), None
-    if model.endswith(".gguf"):
-        return str(converted_gguf(_existing(model))), None
-    if model.startswith((".", "/", "~")) or model.count("/") > 1:
-        return str(_existing(model)), None
     try:
-        return str(find_path(model, "model")), None  # a folder here or in the repository goes before the hub
-    except FileNotFoundError:
+        path = local_model(model)
+    except FileNotFoundError as error:
+        raise SamplerError(f"{error}{_alike(model)}") from None
+    except (OSError, ValueError, PromptError) as error:  # a name that no file can have; an asset that is not installed
+        raise SamplerError(f"model: {model[:200]!r} cannot be found: {one_line(error)}") from None
+    if path is None:
         hub.reachable()
         return model, revision
-
-
-def _existing(path: str) -> Path:
+    if path.is_dir():
+        return str(path), None
+    if not path.is_file() or path.suffix != ".gguf":
+        raise SamplerError(f"model: {model!r} is no folder, and of files only a .gguf file holds a model")
     try:
-        return find_path(path, "model")
-    except FileNotFoundError as error:
-        raise SamplerError(str(error)) from None
+        return str(converted_gguf(path)), None
+    except SamplerError:
+        raise
+    except Exception as error:  # a damaged file raises what its readers raise; a full disk OSError
+        raise SamplerError(f"model: {model!r} could not be converted from GGUF: {one_line(error, 300)}") from error
+
+
+def _alike(model: str) -> str:
+    """What is in the folder that ``model`` names, where that is here and only its last part is wrong."""
+    folder = Path(model).expanduser().parent
+    try:
+        names = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".gguf")
+    except OSError:
+        return ""
+    near = get_close_matches(Path(model).name, names, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(repr(str(folder / name)) for name in near)}?" if near else ""
 
 
 def converted_gguf(file: Path) -> Path:
     """The folder of a GGUF file's model in transformers' own format, converted once (float32) and cached.
 
-    The cache is ``GSM8K_NB_CACHE`` or the user's cache folder; its key is the file's name, size and first megabyte.
+    The cache is ``GSM8K_NB_CACHE`` or the user's cache folder. Its key is the file's whole content and what converts
+    it, so two files never share a conversion; one that is not whole, as a full disk leaves it, is made anew.
     """
-    with file.open("rb") as stream:
-        head = stream.read(1 << 20)
-    digest = hashlib.sha256(
-        f"{file.name}/{file.stat().st_size}/{transformers.__version__}/".encode() + head
-    ).hexdigest()
+    digest = sha256_of(file)
+    key = hashlib.sha256(f"{digest}/{transformers.__version__}/{metadata.version('gguf')}".encode()).hexdigest()
     root = Path(os.environ.get("GSM8K_NB_CACHE") or user_cache_dir("gsm8k_nb")).expanduser() / "gguf"
-    folder = root / f"{file.stem}-{digest[:12]}"
+    folder = root / f"{file.stem}-{key[:16]}"
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            _convert_gguf(file, folder)
+        if not _is_whole(folder):
+            if file.stat().st_size > LARGE_GGUF:
+                print(f"{file.name} is converted for transformers, once; this takes minutes", flush=True)
+            _convert_gguf(file, folder, digest)
     return folder
 
 
-def _convert_gguf(file: Path, folder: Path) -> None:
+def _is_whole(folder: Path) -> bool:
+    """Whether every file that was converted is there with the size it was written with."""
+    try:
+        sizes = json.loads((folder / SIZES).read_text())
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
+
+
+def _convert_gguf(file: Path, folder: Path, digest: str) -> None:
+    """Write ``folder`` beside its place, then move it there. The caller holds the lock."""
+    unfinished = folder.with_name(f".unfinished-{folder.name}")
+    for leftover in (unfinished, folder):  # of a process that was killed, and one that is not whole
+        shutil.rmtree(leftover, ignore_errors=True)
+    try:
+        _write_converted(file, unfinished)
+        sizes = {str(part.relative_to(unfinished)): part.stat().st_size for part in unfinished.rglob("*")}
+        (unfinished / SIZES).write_text(json.dumps(sizes))
+        if sha256_of(file) != digest:
+            raise SamplerError(f"model: {file} was written to while it was read; try again once it is whole")
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _write_converted(file: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
     loaded = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
     # A model loaded from GGUF refuses save_pretrained; a fresh one of the same config, given its weights, does not.
@@ -113,27 +156,27 @@ def _convert_gguf(file: Path, folder: Path) -> None:
     settings.pop("quantization_config", None)
     fresh = AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings), dtype=torch.float32)
     fresh.load_state_dict(loaded.state_dict())
-    unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
-    try:
-        fresh.save_pretrained(unfinished)
-        tokenizer.save_pretrained(unfinished)
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    fresh.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def loading_failed(model: str, source: str, error: Exception) -> str:
     """One sentence for a model that could not be loaded, with the next step in it."""
-    text = str(error).strip()
-    first = (text.splitlines() or [type(error).__name__])[0][:300]
-    if "gated" in text.lower() or "401" in text or "403" in text:
+    text = str(error).lower()
+    if "gated" in text or "401" in text or "403" in text:
         step = "it needs a login: accept its licence on its page, then run 'hf auth login'"
     elif Path(source).is_dir():
         lacking = [name for name in ("config.json", "tokenizer_config.json") if not (Path(source) / name).exists()]
         lacks = f"that folder has no {' and no '.join(lacking)}: " if lacking else ""
         step = f"{lacks}it must hold a model and its tokenizer as save_pretrained writes them, or give its .gguf file"
     elif not hub.reachable():
-        step = f"the hub cannot be reached: give a local folder or .gguf file, or model: {RunConfig().model}"
+        step = (
+            f"there is no such folder{_alike(model)}, and the hub cannot be reached: give a local folder or .gguf "
+            f"file, or model: {RunConfig().model}"
+        )
     else:
-        step = "check the name (owner/name), the revision, and that transformers knows its architecture"
-    return f"model: {model!r} could not be loaded; {step}. ({first})"
+        step = (
+            f"there is no such folder{_alike(model)}; if it is a hub id, check the name (owner/name), the revision, "
+            "and that transformers knows its architecture"
+        )
+    return f"model: {model!r} could not be loaded; {step}. ({one_line(error, 300)})"
