@@ -24,7 +24,7 @@ run: NOTEBOOK = outputs/$(basename $(notdir $(P))).ipynb
 run: $(READY)
 	@mkdir -p outputs
 	$(BIN)/papermill notebooks/eval.ipynb $(NOTEBOOK) -f $(P) -k python3 --no-progress-bar
-	@$(BIN)/python -m gsm8k_nb.report $(P)
+	@$(BIN)/python -m gsm8k_nb.reporting.page $(P)
 	@echo "notebook: $(NOTEBOOK)"
 
 # The four systems of Cobbe et al. 2021, replayed two at a time, compared, and written up in outputs/paper/.
@@ -44,7 +44,7 @@ SITE := docs/_build/html
 BOOKS := $(patsubst %,docs/%,$(wildcard notebooks/*.ipynb notebooks/lessons/*.ipynb))
 COPIES := $(patsubst %,docs/%,$(wildcard notebooks/lessons/*.md bench/results/*.md bench/results/*.png))
 PAGES := $(COPIES) $(wildcard docs/*.md docs/*.py *.md)
-PACKAGE := $(wildcard gsm8k_nb/*.py gsm8k_nb/*/*.py gsm8k_nb/data/*)
+PACKAGE := $(wildcard gsm8k_nb/*.py gsm8k_nb/*/*.py gsm8k_nb/*/*/*.py gsm8k_nb/assets/*)
 STORED := $(wildcard outputs/stored/*/*)
 docs: docs/_build/.built
 docs/_build/.built: $(BOOKS) $(PAGES)

@@ -21,9 +21,9 @@ from bench.workers.server import running
 from bench.writing import processor, table
 from gsm8k_nb import data, prompts, sampling, scoring
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.manifest import now
 from gsm8k_nb.records import Sample, Score
 from gsm8k_nb.samplers.loading import converted_gguf
+from gsm8k_nb.sampling.manifest import now
 
 N = 100
 PORT = 8190  # a fixed one: the address is part of a run's id

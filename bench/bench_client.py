@@ -150,13 +150,13 @@ def lm_eval(python: str, url: str) -> dict[str, float]:
     """lm-eval's run of its gsm8k_cot task on the same questions: seconds of its bar, and of the process."""
     import yaml
 
-    from gsm8k_nb import prompts
+    from gsm8k_nb.places import asset_path
 
     with tempfile.TemporaryDirectory() as folder:
         problems = [problem for problem, _ in prompts_of(N_REQUESTS)]
         rows = [json.dumps({"question": one.question, "answer": one.solution}) for one in problems]
         Path(folder, "test.jsonl").write_text("\n".join(rows) + "\n")
-        task = yaml.safe_load(prompts.asset_path("lm_eval", "lm_eval/tasks/gsm8k/gsm8k-cot.yaml").read_text())
+        task = yaml.safe_load(asset_path("lm_eval", "lm_eval/tasks/gsm8k/gsm8k-cot.yaml").read_text())
         task |= {"task": "bench_client", "dataset_path": "json", "tag": None}
         task["dataset_kwargs"] = {"data_files": {"test": f"{folder}/test.jsonl"}}
         task.pop("dataset_name", None)

@@ -142,7 +142,7 @@ def load():
     """The engine and the two modules that it imports, without the rest of the package and what that needs."""
     for name, folder in (("gsm8k_nb", PACKAGE), ("gsm8k_nb.samplers", PACKAGE / "samplers")):
         sys.modules.setdefault(name, types.ModuleType(name)).__path__ = [str(folder)]
-    return importlib.import_module("gsm8k_nb.samplers.engine")
+    return importlib.import_module("gsm8k_nb.samplers.shared_prefix.engine")
 
 
 if __name__ == "__main__":

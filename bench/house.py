@@ -17,7 +17,7 @@ REPLAY = str(ROOT / "params" / "cobbe-6b-finetuned.yaml")
 NAMES = {
     "roofline": "bandwidth and peak of the machine",
     "import": "`import gsm8k_nb`",
-    "import_all": "`import gsm8k_nb.report`: everything but engines",
+    "import_all": "`import gsm8k_nb.reporting.page`: everything but engines",
     "report": "1319 stored completions to a finished report.html, in one process",
     "notebook": "the same through `eval.ipynb`, kernel and all figures included",
     "scoring": "`bench_scoring.py`",
@@ -42,7 +42,7 @@ def command(name: str, data: Path, fresh: Path) -> list[str]:
     arguments = {
         "roofline": ["-m", "bench.roofline"],
         "import": ["-c", "import gsm8k_nb"],
-        "import_all": ["-c", "import gsm8k_nb.report"],
+        "import_all": ["-c", "import gsm8k_nb.reporting.page"],
         "report": [str(bench / "workers" / "report.py"), REPLAY, *(f"{key}={value}" for key, value in values.items())],
         "notebook": [*papermill, "-f", REPLAY, *(x for key, value in values.items() for x in ("-p", key, str(value)))],
         "scoring": [str(bench / "bench_scoring.py"), str(data)],

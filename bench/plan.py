@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gsm8k_nb.config import SMOLLM2
-from gsm8k_nb.prompts import asset_path
+from gsm8k_nb.places import asset_path
 
 OURS, LM_EVAL, GENERATE, PREFIX, VLLM, LLAMA = "ours", "lm_eval", "generate", "generate_prefix", "vllm", "llama_cpp"
 BF16, F32, Q4 = "bfloat16", "float32", "Q4_1"

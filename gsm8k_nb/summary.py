@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gsm8k_nb import errors, metrics, smoke, stats
+from gsm8k_nb import metrics, stats
+from gsm8k_nb import mistakes as errors
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import HUB_ID, HUB_REVISION, N_TEST
 from gsm8k_nb.prompts import FORMATS
 from gsm8k_nb.records import Problem, Sample, Score
 from gsm8k_nb.runs import Run, RunError
+from gsm8k_nb.sampling import smoke
 from gsm8k_nb.scoring import frame, rules_to_score, score_all
 
 NOT_ASKED = "not asked for: a dry run, or the budget was spent"

@@ -23,7 +23,8 @@ from typing import Any
 
 import yaml
 
-from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, repository_root
+from gsm8k_nb.config import ConfigError, RunConfig, read_parameters
+from gsm8k_nb.places import repository_root
 from gsm8k_nb.texts import one_line
 
 SHOWN = 300  # characters of an error in the table

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from gsm8k_nb import data
-from gsm8k_nb.calculator import annotations, evaluate
+from gsm8k_nb.answers.calculator import annotations, evaluate
 from gsm8k_nb.scoring import steps
 
 PROBLEMS = data.load("classroom")

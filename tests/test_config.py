@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import yaml
 
-from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, RunConfig, find_path
+from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, RunConfig
+from gsm8k_nb.places import find_path
 
 from .conftest import ROOT
 

@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from gsm8k_nb import data, hub
+from gsm8k_nb import data, places
 from gsm8k_nb.data import DataError
 
 from .conftest import write_jsonl
@@ -58,7 +58,7 @@ def test_hub_rows_become_problems(monkeypatch, official):
 
 
 def test_unreachable_hub_is_one_clear_error(monkeypatch):  # traps.md 4.32
-    monkeypatch.setattr(hub, "reachable", lambda: False)
+    monkeypatch.setattr(places, "reachable", lambda: False)
     import datasets
 
     def fail(*names, **options):

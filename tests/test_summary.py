@@ -3,13 +3,15 @@ import json
 import numpy as np
 import pytest
 
-from gsm8k_nb import answers, data, report, sampling, summary, tables
+from gsm8k_nb import answers, data, sampling, summary
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
+from gsm8k_nb.reporting import page as report
+from gsm8k_nb.reporting import tables
 from gsm8k_nb.runs import RunError
 from gsm8k_nb.scoring import frame, score, score_all, steps
 
-from .test_replay import evaluate
+from .samplers.test_replay import evaluate
 
 
 def results_of(problems, texts_by_problem, tmp_path, inputs=None, **options) -> summary.Results:

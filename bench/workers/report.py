@@ -8,8 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from gsm8k_nb import data, prompts, report, sampling, summary
+from gsm8k_nb import data, prompts, sampling, summary
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.reporting import page as report
 
 if __name__ == "__main__":
     changes = dict(argument.split("=", 1) for argument in sys.argv[2:])

@@ -12,8 +12,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb import stats
-from gsm8k_nb.figures import GREY, RIGHT, STYLE, WRONG
 from gsm8k_nb.lessons.stored import Pool
+from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WRONG
 
 LEVEL = 0.05
 

@@ -17,12 +17,12 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb.answers import RULES, extract, is_correct, judge
-from gsm8k_nb.calculator import without_annotations
-from gsm8k_nb.figures import RIGHT, STYLE, WIDTH_IN, WRONG
+from gsm8k_nb.answers.calculator import without_annotations
 from gsm8k_nb.lessons.labels import one_step_early
 from gsm8k_nb.lessons.stored import Pool
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.report import escape, preformatted
+from gsm8k_nb.reporting.figures import RIGHT, STYLE, WIDTH_IN, WRONG
+from gsm8k_nb.reporting.page import escape, preformatted
 from gsm8k_nb.scoring import steps
 
 Extractor = Callable[[str], Decimal | None]

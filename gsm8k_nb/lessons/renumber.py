@@ -23,12 +23,12 @@ from IPython.display import HTML
 
 from gsm8k_nb import stats
 from gsm8k_nb.answers import judge
-from gsm8k_nb.calculator import annotations, evaluate
+from gsm8k_nb.answers.calculator import annotations, evaluate
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.lessons.prompting import complete
 from gsm8k_nb.prompts import prompt_for
 from gsm8k_nb.records import Problem
-from gsm8k_nb.report import escape
+from gsm8k_nb.reporting.page import escape
 
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 SMALLEST = 3  # 1 and 2 are rarely free: one of them, a pair, there and back

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gsm8k_nb.config import repository_root
+from gsm8k_nb.places import repository_root
 
 LESSONS = "notebooks/lessons"
 CONFIG = "nbgrader_config.py"

@@ -21,9 +21,10 @@ from IPython.display import HTML
 
 from gsm8k_nb import data
 from gsm8k_nb.answers import judge
-from gsm8k_nb.config import RunConfig, find_path
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import find_path
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.report import preformatted
+from gsm8k_nb.reporting.page import preformatted
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import open_sampler
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gsm8k_nb import data, manifest, sampling, summary
+from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.answers import judge
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs import Entry, Log, LogError
@@ -26,6 +26,7 @@ from gsm8k_nb.logs.reading import read_log
 from gsm8k_nb.logs.rows import Columns
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.runs import Run
+from gsm8k_nb.sampling import manifest
 
 _IN_CONFIG = ("temperature", "top_p", "top_k", "max_new_tokens")  # stated fields that are also parameters of ours
 _NEEDED = {"shots": "number of exemplars", "temperature": "temperature"}  # what a label is made of

@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gsm8k_nb.answers.flexible import without_reasoning
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.flexible import without_reasoning
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.samplers.fingerprint import model_fingerprint as model_fingerprint

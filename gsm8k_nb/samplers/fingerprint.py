@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gsm8k_nb import hub
-from gsm8k_nb.config import RunConfig, find_path
-from gsm8k_nb.prompts import PromptError, asset_path
+from gsm8k_nb import places
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import AssetError, asset_path, find_path
 
 READ_WHOLE = 512 << 20  # bytes of weights: less than a second
 PIECES = 4096
@@ -48,12 +48,12 @@ def model_fingerprint(config: RunConfig) -> dict[str, str] | None:
     try:
         path = local_model(config.model)
         return file_fingerprint(path) if path else _hub_commit(config.model, config.revision)
-    except (OSError, PromptError):
+    except (OSError, AssetError):
         return None
 
 
 def local_model(model: str) -> Path | None:
-    """The folder or file here that ``model`` names, or None for a hub id. FileNotFoundError, PromptError: not there.
+    """The folder or file here that ``model`` names, or None for a hub id. FileNotFoundError, AssetError: not there.
 
     A folder here or in the repository goes before the hub.
     """
@@ -181,5 +181,5 @@ def _hub_commit(model: str, revision: str | None) -> dict[str, str] | None:
     """The commit that a hub id and revision stand for: asked of the hub where it answers, else that of the cache."""
     if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
         return {"commit": revision}
-    commit = hub.commit(model, revision)
+    commit = places.commit(model, revision)
     return {"commit": commit} if commit else None

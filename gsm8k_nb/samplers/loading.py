@@ -15,9 +15,9 @@ from filelock import FileLock
 from platformdirs import user_cache_dir
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from gsm8k_nb import hub
+from gsm8k_nb import places
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.prompts import PromptError
+from gsm8k_nb.places import AssetError
 from gsm8k_nb.samplers import SamplerError
 from gsm8k_nb.samplers.fingerprint import local_model, sha256_of
 from gsm8k_nb.texts import one_line
@@ -76,10 +76,10 @@ def model_source(model: str, revision: str | None) -> tuple[str, str | None]:
         path = local_model(model)
     except FileNotFoundError as error:
         raise SamplerError(f"{error}{_alike(model)}") from None
-    except (OSError, ValueError, PromptError) as error:  # a name that no file can have; an asset that is not installed
+    except (OSError, ValueError, AssetError) as error:  # a name that no file can have; an asset that is not installed
         raise SamplerError(f"model: {model[:200]!r} cannot be found: {one_line(error)}") from None
     if path is None:
-        hub.reachable()
+        places.reachable()
         return model, revision
     if path.is_dir():
         return str(path), None
@@ -169,7 +169,7 @@ def loading_failed(model: str, source: str, error: Exception) -> str:
         lacking = [name for name in ("config.json", "tokenizer_config.json") if not (Path(source) / name).exists()]
         lacks = f"that folder has no {' and no '.join(lacking)}: " if lacking else ""
         step = f"{lacks}it must hold a model and its tokenizer as save_pretrained writes them, or give its .gguf file"
-    elif not hub.reachable():
+    elif not places.reachable():
         step = (
             f"there is no such folder{_alike(model)}, and the hub cannot be reached: give a local folder or .gguf "
             f"file, or model: {RunConfig().model}"

@@ -30,8 +30,8 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
+from gsm8k_nb.answers.flexible import without_reasoning
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.flexible import without_reasoning
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, wire
 

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gsm8k_nb.config import RunConfig, find_path
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import find_path
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, Sampler, SamplerError, open_sampler
 from gsm8k_nb.texts import one_line

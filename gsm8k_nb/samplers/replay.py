@@ -21,7 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gsm8k_nb.config import RunConfig, find_path
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import find_path
 from gsm8k_nb.records import Sample, from_row
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, SamplerError

@@ -20,9 +20,10 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError, engine, sample_seed
-from gsm8k_nb.samplers.decoding import Decoding, choose, stop_check, uniforms_of
+from gsm8k_nb.samplers import Request, SamplerError, sample_seed
 from gsm8k_nb.samplers.loading import load_model
+from gsm8k_nb.samplers.shared_prefix import engine
+from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, stop_check, uniforms_of
 
 PROBE_TOKENS = 768  # of the text on which the engine is compared with the model; a run's prompts may be longer
 HAND_ON = 8  # samples go to the run folder in groups of so many

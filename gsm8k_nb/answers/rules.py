@@ -1,0 +1,156 @@
+"""Text to number: reading the answer of a completion by a named rule, and judging it against the gold answer.
+
+    extract("She makes 9 * 2 = $18 a day.\\n#### 18")            ->  Decimal("18")
+    extract("**Answer:** $1,250.00", "flexible")                 ->  Decimal("1250.00")
+    judge("The answer is 18", Decimal(18), "lm_eval_cot_strict") ->  (Decimal("1"), False)
+
+``strict`` asks for the marker that GSM8K's own solutions end with; ``flexible`` reads what a person would (its order
+is the docstring of ``gsm8k_nb.answers.flexible``); the others repeat what other tools do (``gsm8k_nb.answers.peers``).
+A number is never rounded: 8.5 is wrong where 9 is asked for.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from types import MappingProxyType
+
+from gsm8k_nb.answers.flexible import flexible, without_reasoning
+from gsm8k_nb.answers.numerals import MAX_DIGITS, plain_decimal
+from gsm8k_nb.answers.peers import PEER_RULES, Rule
+
+TOLERANCE = Decimal("1e-6")  # for answers computed in binary floating point: 17.999999999999996 is 18
+
+_EXACT = Context(prec=3 * MAX_DIGITS)
+_STRICT = re.compile(r"####\s*(-?[\d,]+(?:\.\d+)?)")
+_GOLD = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?")
+
+
+def strict(text: str) -> Decimal | None:
+    """The number behind the first ``####``, commas removed, outside closed reasoning; None where there is none.
+
+    The pattern is ``####\\s*(-?[\\d,]+(?:\\.\\d+)?)``: digits of any script, any blanks or none before them, nothing
+    else between (``#### $18`` gives none). Commas alone are no number, nor are more than ``MAX_DIGITS`` characters.
+    """
+    match = _STRICT.search(without_reasoning(text))
+    return plain_decimal(match[1].replace(",", "")) if match else None
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "strict": Rule(
+            "strict",
+            "the number behind the first '####', commas removed, outside closed reasoning",
+            "Cobbe et al. 2021 (arXiv:2110.14168), with blanks optional and numbers compared",
+            strict,
+        ),
+        "flexible": Rule(
+            "flexible",
+            "the last number of the strongest kind: marker, box, answer phrase, last number",
+            "gsm8k_nb.answers.flexible",
+            flexible,
+        ),
+        **PEER_RULES,
+    }
+)
+
+
+def extract(text: str | None, rule: str = "strict") -> Decimal | None:
+    """The number that ``rule`` reads from a completion; None where it reads none, fails, or there is no text.
+
+    ValueError for a name that is not in ``RULES``.
+    """
+    return _apply(_rule(rule), text, None).predicted
+
+
+def is_correct(predicted: Decimal | int | float | None, gold: Decimal | int | str) -> bool:
+    """Whether |predicted - gold| < 1e-6; False where ``predicted`` is None or not finite.
+
+    ``gold`` may be whatever ``parse_gold`` takes; ValueError where it is no number, so that None never equals None.
+    """
+    wanted = parse_gold(gold)
+    if predicted is None:
+        return False
+    number = predicted if isinstance(predicted, Decimal) else plain_decimal(str(predicted))
+    if number is None or not number.is_finite() or number.adjusted() > MAX_DIGITS:
+        return False
+    return abs(_EXACT.subtract(number, wanted)) < TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one rule makes of one completion; ``failure`` says why the rule could not be applied, where it could not."""
+
+    predicted: Decimal | None
+    correct: bool
+    failure: str | None = None
+
+
+def verdict(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> Verdict:
+    """What ``rule`` reads from a completion, and whether it holds it correct, by its own comparison where it has one.
+
+    The two may part: OpenAI's rule reads 18.00 and calls it wrong for 18, as it compares texts. A rule that fails on a
+    text (other tools' can) has read no answer from it, and ``failure`` names the error: it never ends the scoring of
+    other texts.
+    """
+    return _apply(_rule(rule), text, parse_gold(gold))
+
+
+def judge(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> tuple[Decimal | None, bool]:
+    """The number read and whether it is right, as in ``verdict``."""
+    found = verdict(text, gold, rule)
+    return found.predicted, found.correct
+
+
+def _apply(rule: Rule, text: str | None, gold: Decimal | None) -> Verdict:
+    """The one place where a rule meets a text. A package that is missing is no failure on a text, but an error."""
+    if text is None:
+        return Verdict(None, False)
+    try:
+        predicted = rule.function(text)
+        if gold is None:
+            return Verdict(predicted, False)
+        right = rule.matches(text, _plain_text(gold)) if rule.matches else is_correct(predicted, gold)
+    except ImportError:
+        raise
+    except Exception as error:
+        return Verdict(None, False, f"{type(error).__name__}: {str(error)[:200]}")
+    return Verdict(predicted, right)
+
+
+def parse_gold(gold: Decimal | int | str) -> Decimal:
+    """A gold answer as a Decimal: ``"1,450,000"``, ``" 540"``, ``-10``, or a whole solution (see ``gold_of``).
+
+    ValueError where it is no such number: a gold answer is never guessed.
+    """
+    if isinstance(gold, Decimal) and gold.is_finite():
+        return gold
+    text = str(gold).strip()
+    if "####" in text:
+        return gold_of(text)
+    if not _GOLD.fullmatch(text):
+        raise ValueError(f"gold answer must be a number such as '18', '-10' or '1,450,000', got {gold!r}")
+    return Decimal(text.replace(",", ""))
+
+
+def gold_of(solution: str) -> Decimal:
+    """The gold answer of a GSM8K solution: the number after its last ``####``. ValueError where there is none."""
+    _, marker, answer = solution.rpartition("####")
+    if not marker:
+        raise ValueError(f"a solution must end in '#### <number>', got {solution[-60:]!r}")
+    return parse_gold(answer)
+
+
+def _rule(name: str) -> Rule:
+    try:
+        return RULES[name]
+    except KeyError:
+        nearest = difflib.get_close_matches(str(name), RULES, n=1, cutoff=0)
+        raise ValueError(f"unknown rule {name!r}; did you mean {nearest[0]!r}? Rules: {', '.join(RULES)}") from None
+
+
+def _plain_text(number: Decimal) -> str:
+    """A number in plain digits, without the zeros that only its spelling carries: 18.00 as '18'."""
+    text = format(number if number else number.copy_abs(), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,1 @@
+"""One run, shown: tables, figures, the report page and its sample browser, and published results beside it."""

@@ -1,0 +1,120 @@
+"""Published GSM8K results, each with its source, and a run beside those of its own protocol.
+
+    model,organisation,params_b,shots,exemplars,method,prompt,metric,n_samples,temperature,top_k,accuracy,source_metric,source,year
+    PaLM 540B,Google,540,8,wei,cot,Wei et al. 8-shot CoT,test@1,1,0,,56.9,solve rate,arXiv:2201.11903 Table 2 ...,2022
+
+325 rows of ``data/published.csv``, kept from 431 that were collected. Left out: 91 whose number of shots and 1 whose
+number of samples is not stated; 10 figures for rivals that are the better of two protocols; 2 read off a plot by later
+authors; 1 maj@8 figure of an 8-shot protocol in a 4-shot column; 1 for which two sources print unlike numbers.
+An empty field is one that the source does not state; ``prompt`` and ``source_metric`` are its own words, ``exemplars``,
+``method`` and ``metric`` the same in the words of this package. Most rows (242) come without a temperature.
+"""
+
+import re
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import pandas as pd
+
+METHODS = {  # prompt -> (exemplars, method) as the published rows have them
+    "zero_shot": ("none", "cot"),
+    "wei_8shot": ("wei", "cot"),
+    "train_kshot": ("train", "cot"),
+    "llama3_8shot": ("wei", "cot"),
+}
+FIELDS = ("shots", "exemplars", "method", "metric", "n_samples", "temperature", "top_k")
+COLUMNS = ["model", "same model", "prompt", "metric", "published %", "this run %", "interval", "verdict", "source"]
+
+
+@cache
+def load() -> pd.DataFrame:
+    """All rows, as text; an empty text is a field that the source does not state."""
+    file = resources.files("gsm8k_nb").joinpath("assets", "published.csv")
+    with file.open(encoding="utf-8") as stream:
+        return pd.read_csv(stream, dtype=str, keep_default_na=False)
+
+
+def beside(metrics: dict[str, Any], model: str) -> pd.DataFrame:
+    """The published rows that one run (its ``metrics.json`` and model name) may be read beside; columns ``COLUMNS``.
+
+    A row of the same protocol in every field is ``inside`` or ``outside`` the run's interval. A row of the same model
+    in which nothing stated differs but something is not stated is shown as ``protocol not stated`` with the fields, and
+    not judged. Rows of another protocol are not shown. Rows of the run's own model come first, then by their place in
+    the file: never by accuracy. Empty for anything but a complete run of the official test split.
+    """
+    if not metrics["dataset"]["complete"]:
+        return pd.DataFrame(columns=COLUMNS)
+    found = []
+    for values in measured(metrics):
+        for row in load().to_dict("records"):
+            same_model = _plain(row["model"]) == _plain(model.rstrip("/").rsplit("/", 1)[-1])
+            unstated = unstated_fields(values, row)
+            if unstated is None or (unstated and not same_model):
+                continue
+            verdict = _verdict(float(row["accuracy"]), *values["interval"])
+            if unstated:
+                verdict = f"protocol not stated ({', '.join(unstated)})"
+            found.append(_row(row, same_model, values, verdict))
+    table = pd.DataFrame(found, columns=COLUMNS)
+    return table.sort_values("same model", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def measured(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a run measured that a published row may state too: its accuracy, and maj@N of its N samples.
+
+    Each with the protocol fields as text, ``accuracy`` in percent and its ``interval``.
+    """
+    protocol = metrics["protocol"]
+    rule = metrics["rules"][protocol["headline_rule"]]
+    exemplars, method = METHODS.get(protocol["prompt"], (None, None))
+    known = {"exemplars": exemplars, "method": method}
+    for name in ("shots", "n_samples", "temperature", "top_k"):
+        known[name] = protocol.get(name)
+    # A temperature makes top-k matter, where None then means that all tokens were open; a greedy run has no top-k.
+    known["top_k"] = "none" if known["temperature"] and known["top_k"] is None else known["top_k"]
+    fields = {name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+              for name, value in known.items()}  # fmt: skip
+    pairs = [(protocol["metric"], rule["accuracy"], (rule["ci_low"], rule["ci_high"]))]
+    n = str(protocol["n_samples"])
+    if n in metrics["maj_at_k"]:
+        pairs.append((f"maj@{n}", metrics["maj_at_k"][n], metrics["intervals_at_k"]["maj_at_k"][n]))
+    return [
+        fields | {"metric": metric, "accuracy": 100 * share, "interval": (100 * ends[0], 100 * ends[1])}
+        for metric, share, ends in pairs
+    ]
+
+
+def unstated_fields(values: dict[str, Any], row: dict[str, str]) -> list[str] | None:
+    """The fields that the run or the row leaves open; None where a field that both state differs.
+
+    A run whose protocol is only a label, such as a replay of released solutions, is the same where the label is.
+    """
+    if values["metric"] == row["metric"] and not values["method"]:
+        return []
+    if values["metric"] != row["metric"]:
+        return None
+    greedy = "0" in (values["temperature"], row["temperature"])
+    names = [name for name in FIELDS if not (name == "top_k" and greedy)]
+    if any(values[name] and row[name] and values[name] != row[name] for name in names):
+        return None
+    return [name for name in names if not values[name] or not row[name]]
+
+
+def _verdict(published: float, low: float, high: float) -> str:
+    if low <= published <= high:
+        return "inside the interval"
+    return f"outside the interval, {'above' if published > high else 'below'}"
+
+
+def _row(row: dict[str, str], same_model: bool, values: dict[str, Any], verdict: str) -> tuple[str, ...]:
+    interval = "{:.2f} to {:.2f}".format(*values["interval"])
+    mark = "yes" if same_model else ""
+    source = f"{row['source']} ({row['year']})"
+    own = f"{values['accuracy']:.2f}"
+    return (row["model"], mark, row["prompt"], row["metric"], row["accuracy"], own, interval, verdict, source)
+
+
+def _plain(name: str) -> str:
+    """A model's name without case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,307 @@
+"""Results in, table out: each function returns one DataFrame, ready to show and to save as CSV and LaTeX."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from gsm8k_nb import metrics, summary
+from gsm8k_nb import mistakes as errors
+from gsm8k_nb.answers import RULES
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.data import Dataset
+from gsm8k_nb.prompts import PromptFormat
+from gsm8k_nb.records import Problem
+from gsm8k_nb.runs import Run, Sampled
+from gsm8k_nb.sampling.costs import Plan
+from gsm8k_nb.scoring import DEFAULT_RULES, steps
+from gsm8k_nb.summary import WARN_ABOVE, Results
+from gsm8k_nb.texts import visible
+
+
+def show_in_full() -> None:
+    """Let this session's tables show whole texts and all rows, and dollar signs as what they are.
+
+    Otherwise pandas cuts cells at 50 characters, and MathJax takes what stands between two prices for a formula.
+    """
+    pd.set_option("display.max_colwidth", None, "display.max_rows", None, "display.html.use_mathjax", False)
+
+
+def parameters(config: RunConfig) -> pd.DataFrame:
+    """Every parameter with its value and its line of help; a value that is not the default is starred."""
+    rows = [
+        {
+            "parameter": name,
+            "value": str(getattr(config, name)),
+            "changed": "*" if getattr(config, name) != field.default else "",
+            "meaning": field.description,
+        }
+        for name, field in RunConfig.model_fields.items()
+    ]
+    return pd.DataFrame(rows).set_index("parameter")
+
+
+def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
+    """Where the problems came from, and whether they are the published ones."""
+    checked = "is the published one" if data.verified else "differs from the published one: unverified"
+    if data.name == "classroom":
+        checked = "of the bundled file"
+    return _facts(
+        {
+            "data set": f"{data.label} ({data.config}, {data.split})",
+            "source": data.source,
+            "problems": f"{n_problems} of {len(data.problems)}",
+            "sha256": f"{data.sha256[:16]}... ({checked})",
+        }
+    )
+
+
+def first_problems(problems: Sequence[Problem], n: int = 3) -> pd.DataFrame:
+    """The first problems as they are: question, gold solution with its annotations, parsed answer, steps."""
+    rows = [(one.id, visible(one.question), visible(one.solution), str(one.answer), steps(one)) for one in problems[:n]]
+    return pd.DataFrame(rows, columns=["id", "question", "solution", "answer", "steps"]).set_index("id")
+
+
+def step_counts(problems: Sequence[Problem]) -> pd.DataFrame:
+    """How many problems take each number of steps."""
+    counts = pd.Series([steps(problem) for problem in problems], name="steps").value_counts().sort_index()
+    return counts.rename("problems").to_frame()
+
+
+def prompt(form: PromptFormat) -> pd.DataFrame:
+    """The prompt format: what it asks for, what cuts it, and its exemplars."""
+    return _facts(
+        {
+            "prompt": form.name,
+            "source": form.source,
+            "exemplars": ", ".join(shot.id for shot in form.exemplars) or "none",
+            "stop strings (plain text only)": ", ".join(map(repr, form.stop)) or "none",
+            "answer pattern": form.answer_pattern,
+            "sha256": form.sha256[:16] + "...",
+        }
+    )
+
+
+def sampled(done: Sampled) -> pd.DataFrame:
+    """What the sampling step found on disk and what it added."""
+    return _facts(
+        {
+            "requested": done.requested,
+            "on disk before": done.on_disk,
+            "generated now": done.generated,
+            "failed": done.failed,
+            "not asked for": done.not_asked,
+            "damaged rows passed over": done.damaged_rows,
+        }
+    )
+
+
+def plan(asked: Plan) -> pd.DataFrame:
+    """What is about to be asked, and what it may cost at most, before anything is sent."""
+    facts: dict[str, Any] = {
+        "samples to ask for": f"{asked.samples:,}",
+        "on disk already": f"{asked.on_disk:,}",
+        "prompt tokens, about": f"{asked.prompt_tokens:,}",
+        "completion tokens, at most": f"{asked.completion_tokens:,}",
+    }
+    if asked.cost is not None:
+        facts |= {"cost so far": f"{asked.spent:.4f}", "further cost, at most about": f"{asked.cost:.4f}"}
+    return _facts(facts)
+
+
+def made_with(run: Run) -> pd.DataFrame:
+    """The engine and the environment, from the manifest."""
+    manifest = run.read_json("manifest.json")
+    engine, environment = manifest.get("engine", {}), manifest.get("environment", {})
+    git = environment.get("git") or {}
+    facts: dict[str, Any] = {name: value for name, value in engine.items() if value is not None}
+    facts["git commit"] = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
+    facts["python"] = f"{environment.get('python')} on {environment.get('platform')}, {environment.get('cores')} cores"
+    facts["packages"] = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
+    facts["tokens"] = ", ".join(f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items())
+    sessions = [
+        f"{one['started']} to {one['ended'] or 'an end that was not recorded'}" for one in manifest.get("sessions", [])
+    ]
+    facts["sampled (UTC)"] = "; ".join(sessions)
+    return _facts(facts)
+
+
+def accuracy(results: Results) -> pd.DataFrame:
+    """Accuracy under strict, flexible and the headline's rule, in percent, with its interval and how that was made."""
+    level = f"{100 * results.config.confidence:g}% interval"
+    rows = [
+        {
+            "rule": name + (" (headline)" if name == results.headline_rule else ""),
+            "right": values["correct"],
+            "of": values["n"],
+            "accuracy %": _percent(values["accuracy"]),
+            level: _interval(values["ci_low"], values["ci_high"]),
+            "standard error": _percent(values["standard_error"]),
+            "no answer": values["no_answer"],
+            "method": values["interval"],
+        }
+        for name, values in results.metrics["rules"].items()
+        if name in (*DEFAULT_RULES, results.headline_rule)
+    ]
+    return pd.DataFrame(rows).set_index("rule")
+
+
+def by_rule(results: Results) -> pd.DataFrame:
+    """Accuracy under every rule that was scored, over the same completions: what another tool would have reported."""
+    level = f"{100 * results.config.confidence:g}% interval"
+    rows = [
+        (
+            name,
+            values["correct"],
+            _percent(values["accuracy"]),
+            _interval(values["ci_low"], values["ci_high"]),
+            values["no_answer"],
+            RULES[name].description,
+        )
+        for name, values in results.metrics["rules"].items()
+    ]
+    return pd.DataFrame(rows, columns=["rule", "right", "accuracy %", level, "no number", "how it reads"]).set_index(
+        "rule"
+    )
+
+
+def disagreements(results: Results) -> pd.DataFrame:
+    """The extractor matrix: on how many completions each pair of rules gives another verdict."""
+    verdict = verdict_by_rule(results)
+    counts = {a: {b: int((verdict[a] != verdict[b]).sum()) for b in verdict} for a in verdict}
+    return pd.DataFrame(counts, index=list(verdict)).rename_axis("rule")
+
+
+def disagreeing_samples(results: Results) -> pd.DataFrame:
+    """Every completion on which not all rules agree: what each rule read, with its verdict, and the text."""
+    verdict = verdict_by_rule(results)
+    mixed = verdict.index[verdict.nunique(axis=1) > 1]
+    keys = ["problem_id", "sample_index"]
+    rows = results.frame.set_index(keys)
+    rows = rows[rows.index.isin(mixed)].assign(
+        reading=lambda one: one["predicted"].fillna("none") + one["correct"].map({True: " (right)", False: " (wrong)"})
+    )
+    readings = rows.reset_index().pivot(index=keys, columns="rule", values="reading").reindex(columns=list(verdict))
+    about = rows[~rows.index.duplicated()][["gold", "text"]]
+    return about[["gold"]].join(readings).join(about[["text"]])
+
+
+def verdict_by_rule(results: Results) -> pd.DataFrame:
+    """Verdicts of the scored completions, (problem_id, sample_index) by rule, in the order of the rules."""
+    rows = results.frame.dropna(subset=["correct"])
+    wide = rows.pivot(index=["problem_id", "sample_index"], columns="rule", values="correct")
+    return wide[[name for name in results.metrics["rules"] if name in wide]].astype(bool)
+
+
+def error_kinds(results: Results) -> pd.DataFrame:
+    """What is wrong in the wrong answers, as far as a program can tell: counts, examples and measured precision."""
+    table = errors.error_table(results.errors)
+    table["share"] = table["share"].map(_percent)
+    return table.rename(columns={"share": "share %", "precision": "labels right when checked"}).set_index("kind")
+
+
+def rules_crossed(results: Results) -> pd.DataFrame:
+    """How ``strict`` and ``flexible`` agree, sample by sample: counts of each pair of verdicts."""
+    keys = ["problem_id", "sample_index"]
+    verdict = {
+        rule: results.of_rule(rule).set_index(keys)["correct"].map({True: f"{rule} right", False: f"{rule} wrong"})
+        for rule in ("strict", "flexible")
+    }
+    counts = pd.crosstab(verdict["strict"].rename("samples"), verdict["flexible"].rename(None))
+    rows, columns = ([f"{rule} right", f"{rule} wrong"] for rule in ("strict", "flexible"))
+    return counts.reindex(index=rows, columns=columns, fill_value=0).rename_axis(index="samples", columns=None)
+
+
+def health(results: Results) -> pd.DataFrame:
+    """Counts and shares of what can go wrong in a run, with a plain warning above 1%."""
+    counts = results.metrics["health"]
+    rows = [_check(name, counts[key], counts["requested"], advice) for name, key, advice in _CHECKS]
+    return pd.DataFrame(rows).set_index("check")
+
+
+def _check(name: str, count: int | None, total: int, advice: str) -> dict[str, Any]:
+    if count is None:
+        return {"check": name, "samples": "", "share": "", "note": "not recorded by the source"}
+    note = f"above {WARN_ABOVE:.0%}: {advice}" if count / total > WARN_ABOVE else ""
+    return {"check": name, "samples": count, "share": f"{count / total:.1%}", "note": note}
+
+
+def by_steps(results: Results) -> pd.DataFrame:
+    """Accuracy under the headline rule by the number of steps of the gold solution, with intervals."""
+    level = f"{100 * results.config.confidence:g}% interval"
+    rows = [
+        (row.steps, row.problems, _percent(row.accuracy), _interval(row.low, row.high))
+        for row in summary.by_steps(results).itertuples()
+    ]
+    return pd.DataFrame(rows, columns=["steps", "problems", "accuracy %", level]).set_index("steps")
+
+
+def at_k(results: Results) -> pd.DataFrame:
+    """pass@k, maj@k and pass^k in percent with intervals, for powers of two up to N and N itself."""
+    found, ends = results.metrics, results.metrics["intervals_at_k"]
+    rows = []
+    for k in ends.get("pass_at_k", {}):
+        row = {"k": int(k)}
+        for name, title in (("pass_at_k", "pass@k %"), ("maj_at_k", "maj@k %"), ("pass_hat_k", "pass^k %")):
+            row[title] = _percent(found[name].get(k))
+            row[f"{title[:-2]} interval"] = _interval(*ends[name].get(k, (None, None)))
+        rows.append(row)
+    titles = ["k", "pass@k %", "pass@k interval", "maj@k %", "maj@k interval", "pass^k %", "pass^k interval"]
+    return pd.DataFrame(rows, columns=titles).set_index("k")
+
+
+def warnings(results: Results) -> list[str]:
+    """One plain sentence for each fault of the run that a reader must know before the accuracy."""
+    lines = [
+        f"{name}: {row['samples']} samples ({row['share']}), {row['note']}"
+        for name, row in health(results).iterrows()
+        if row["note"].startswith("above")
+    ]
+    for rule, rows in results.frame.dropna(subset=["failure"]).groupby("rule", sort=False):
+        first = rows.iloc[0]
+        lines.append(
+            f"The rule {rule} failed on {len(rows)} samples, read as no answer; the first is {first['problem_id']}, "
+            f"sample {first['sample_index']}: {first['failure']}"
+        )
+    found = metrics.bounds(summary.verdicts(results.of_rule(), results.config.n_samples))
+    if found.unscored:
+        lines.append(
+            f"Problems with a failed request are left out. Over all {found.n} samples the accuracy is between "
+            f"{_percent(found.worst)}% and {_percent(found.best)}%, counting the {found.unscored} failed ones wrong "
+            "or right."
+        )
+    if not results.metrics["dataset"]["complete"]:
+        lines.append("This is not a complete run of the official test split; do not quote it as a GSM8K result.")
+    share = results.metrics["health"]["identical_problems"]
+    if share is not None and share > 0.5:
+        lines.append(
+            f"All samples are byte-identical in {share:.0%} of the problems: pass@k and maj@k say no more than one."
+        )
+    return lines
+
+
+_CHECKS = (
+    ("failed", "failed", "these requests are unscored; run the sampling step again to repeat them"),
+    ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),
+    ("no answer read", "no_answer", "the headline rule found no number; read some of these texts"),
+    ("not in the asked-for form", "no_marker", "the model does not keep to the prompt's answer form"),
+    (
+        "ends in a loop",
+        "degenerate",
+        "a piece of text repeats to the end; check the template, or the model is too small",
+    ),
+    ("empty", "empty", "the model said nothing; check the chat template and the stop strings"),
+)
+
+
+def _facts(values: dict[str, Any]) -> pd.DataFrame:
+    """A two-column table of named facts."""
+    return pd.DataFrame({"value": {name: str(value) for name, value in values.items()}})
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.2f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"

@@ -1,0 +1,240 @@
+"""The one loop of a run: skip what is on disk, generate what is missing, append each batch.
+
+The same call starts a run, resumes one that was interrupted, extends one whose ``limit`` or ``n_samples`` was raised,
+and asks again for failed requests. Where nothing is missing, no model is loaded. Ctrl-C and SIGTERM end it in order.
+"""
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from itertools import groupby, islice
+from typing import Any
+
+from tqdm import tqdm
+
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.data import Dataset
+from gsm8k_nb.prompts import PromptFormat, render, stops
+from gsm8k_nb.records import Problem, Sample
+from gsm8k_nb.runs import Journal, Run, RunError, Sampled
+from gsm8k_nb.samplers import Request, Sampler, open_sampler
+from gsm8k_nb.sampling import costs, manifest, smoke
+from gsm8k_nb.sampling.interrupts import interruptible
+
+BAR_UPDATES = 20  # an executed notebook keeps every one
+LONG_RUN = 8  # a run of so many times the smoke probe is worth a probe
+Asked = tuple[Problem, int]  # a problem and a sample index
+
+
+def begin(config: RunConfig, dataset: Dataset, problems: Sequence[Problem]) -> Run:
+    """Open the run folder for these parameters and this data, and store its problems there."""
+    run = Run(config.run_folder)
+    facts = {
+        "data_sha256": dataset.sha256,
+        "data_label": dataset.label,
+        "data_source": dataset.source,
+        "data_verified": dataset.verified,
+        "data_problems": len(dataset.problems),
+    }
+    with run.writing():  # another process that samples here must not find its problems exchanged
+        run.start(config, facts)
+        run.write_records("problems.jsonl", problems)
+    return run
+
+
+def plan(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptFormat) -> costs.Plan:
+    """What ``fill`` would ask for: samples, tokens and, where there are prices, money. Nothing is sent or loaded."""
+    journal = run.journal()
+    missing = _missing(config, problems, journal)
+    prompts = (render(form, problem.question, config.chat_template != "plain") for problem, _ in missing)
+    return costs.plan(config, prompts, journal.samples.values())
+
+
+def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptFormat) -> Sampled:
+    """Generate every missing sample of the run; samples are on disk batch by batch. Safe to interrupt and to repeat.
+
+    With ``dry_run`` nothing is asked for; a ``budget`` may leave samples that were not asked for.
+    """
+    with run.writing():
+        run.start(config, {"prompt_sha256": form.sha256, "exemplar_ids": [shot.id for shot in form.exemplars]})
+        # A replay is opened at once, which costs nothing, to see that its source is still the same.
+        sampler = open_replay(run, config) if config.sampler == "replay" else None
+        journal = run.journal()
+        missing = _missing(config, problems, journal)
+        if missing and not config.dry_run:
+            _generate(run, config, form, missing, journal, sampler)
+    wanted = len(problems) * config.n_samples
+    found = run.journal().samples
+    after = [found[problem.id, index] for problem, index in missing if (problem.id, index) in found]
+    failed = sum(sample.error is not None for sample in after)
+    return Sampled(
+        requested=wanted,
+        on_disk=wanted - len(missing),
+        generated=len(after) - failed,
+        failed=failed,
+        not_asked=len(missing) - len(after),
+        damaged_rows=journal.damaged,
+    )
+
+
+def _missing(config: RunConfig, problems: Sequence[Problem], journal: Journal) -> list[Asked]:
+    """What is still to be asked, failed requests included; a problem's samples one after another."""
+    done = {key for key, sample in journal.samples.items() if sample.error is None}
+    wanted = ((problem, index) for problem in problems for index in range(config.n_samples))
+    return [(problem, index) for problem, index in wanted if (problem.id, index) not in done]
+
+
+def use_chat(config: RunConfig, sampler: Sampler) -> bool:
+    """Whether prompts are rendered by the chat template: as the parameters say, ``auto`` where there is one."""
+    if config.chat_template == "template" and not sampler.has_chat_template:
+        raise ValueError(f"chat_template: {config.model!r} has no chat template; use chat_template: plain")
+    return config.chat_template == "template" or (config.chat_template == "auto" and sampler.has_chat_template)
+
+
+def open_replay(run: Run, config: RunConfig) -> Sampler:
+    """The replay's source, recorded: how its texts were made is its affair, known from its run folder or stated."""
+    sampler = open_sampler(config)
+    source = sampler.describe()
+    run.start(config, {"replay_sha256": source["source_sha256"], "replay_config": source["source_config"]})
+    return sampler
+
+
+def _generate(
+    run: Run, config: RunConfig, form: PromptFormat, missing: list[Asked], journal: Journal, sampler: Sampler | None
+) -> None:
+    started = manifest.now()
+    sampler = sampler or open_sampler(config)
+    chat = use_chat(config, sampler)
+    stop = stops(form, chat)
+    if config.sampler != "replay":
+        run.start(config, {"chat": chat, "stop": list(stop), "exemplars_as": "turns" if chat else "text"})
+        first = missing[0][0]
+        if not run.read_json("prompt.json"):
+            run.write_json("prompt.json", {"problem_id": first.id, "prompt": render(form, first.question, chat)})
+    write_manifest(run, "running", started, sampler.describe())
+    purse = costs.Purse(config, journal.samples.values())
+    status = "interrupted"
+    try:
+        with progress(len(missing)) as bar, interruptible() as safe:
+            session = _Session(run, sampler, form, chat, stop, purse, bar, safe)
+            first, rest = _probe_first(config, missing)
+            seen = list(_ask(session, first))
+            if seen:
+                report_smoke(run, smoke.look(seen, form, chat))
+            for _ in _ask(session, rest):
+                pass
+        status = "sampled"
+    except KeyboardInterrupt:
+        print(f"\nInterrupted. What was finished is in {run.folder.name}/samples.jsonl; run the same again to go on.")
+        raise
+    finally:
+        with nullcontext() if status == "sampled" else suppress(RunError):  # the first error is the one to show
+            write_manifest(run, status, started, sampler.describe())
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What every batch of one sampling session needs."""
+
+    run: Run
+    sampler: Sampler
+    form: PromptFormat
+    chat: bool
+    stop: tuple[str, ...]
+    purse: costs.Purse
+    bar: tqdm
+    safe: Callable[[], AbstractContextManager[None]]
+
+
+def _ask(session: _Session, missing: list[Asked]) -> Iterator[Sample]:
+    """Samples as they come, each on disk before it is handed on. Ends where the budget does, all under way finished."""
+    while missing:
+        answered = set()
+        with closing(session.sampler.sample(_requests(session, missing), session.stop)) as stream:
+            for batch in stream:
+                try:
+                    with session.safe():
+                        session.run.append(batch)
+                except KeyboardInterrupt as interrupt:
+                    session.run.append(stream.throw(interrupt))  # what has arrived; raises at once where nothing has
+                    raise
+                session.purse.pay(batch)
+                session.bar.update(len(batch))
+                answered.update((sample.problem_id, sample.sample_index) for sample in batch)
+                yield from batch
+        if not answered:
+            return
+        # A purse that had to count requests under way at their worst may have money left once they have ended.
+        missing = [(problem, index) for problem, index in missing if (problem.id, index) not in answered]
+
+
+def _requests(session: _Session, missing: list[Asked]) -> Iterator[Request]:
+    """Requests as an engine takes them: a problem's samples share one prompt, so memory does not grow with them."""
+    for problem, asked in groupby(missing, key=lambda pair: pair[0]):
+        prompt = render(session.form, problem.question, session.chat)
+        for _, index in asked:
+            if not session.purse.affords(prompt):
+                return
+            yield Request(problem, index, prompt)
+
+
+def _probe_first(config: RunConfig, missing: list[Asked]) -> tuple[list[Asked], list[Asked]]:
+    """A sample of each of the first problems, and the others; no probe where the run is short or stored."""
+    if config.sampler == "replay" or not config.smoke or len(missing) < LONG_RUN * config.smoke:
+        return [], missing
+    firsts: dict[str, int] = {}
+    for problem, index in missing:
+        firsts.setdefault(problem.id, index)
+    chosen = set(islice(firsts.items(), config.smoke))
+    probe = [(problem, index) for problem, index in missing if (problem.id, index) in chosen]
+    return probe, [(problem, index) for problem, index in missing if (problem.id, index) not in chosen]
+
+
+def report_smoke(run: Run, findings: list[smoke.Finding]) -> None:
+    """Print what is odd about the first samples, with texts, and keep it in ``smoke.json``."""
+    run.write_json("smoke.json", {"findings": [asdict(finding) for finding in findings]})
+    for finding in findings:
+        print(f"\nLook before you wait: {finding}")
+        for text in finding.texts:
+            print(textwrap.indent(textwrap.shorten(text, 600, placeholder=" [...]"), "    "))
+
+
+def write_manifest(run: Run, status: str, started: str, engine: dict[str, Any]) -> None:
+    """Record how the samples were made. A resumed run keeps a list of its earlier sessions."""
+    before = run.read_json("manifest.json")
+    sessions = [one for one in before.get("sessions", []) if one["started"] != started]
+    ended = None if status == "running" else manifest.now()
+    sessions.append({"started": started, "ended": ended, "status": status})
+    samples = run.journal().samples.values()
+    run.write_json(
+        "manifest.json",
+        {
+            "run_id": run.folder.name,
+            "inputs": run.read_json("config.json").get("inputs", {}),
+            "engine": engine,
+            "environment": manifest.environment(),
+            "sessions": sessions,
+            "tokens": {
+                "prompt": sum(sample.prompt_tokens or 0 for sample in samples),
+                "completion": sum(sample.completion_tokens or 0 for sample in samples),
+            },
+            "status": status,
+        },
+    )
+
+
+def progress(total: int) -> tqdm:
+    """A plain text bar of at most ``BAR_UPDATES`` lines: widgets break exports, and each redraw would be stored."""
+    return tqdm(
+        total=total,
+        desc="samples",
+        unit="sample",
+        file=sys.stdout,
+        ascii=True,
+        ncols=80,
+        mininterval=0,
+        maxinterval=float("inf"),
+        miniters=max(total // BAR_UPDATES, 1),
+    )

@@ -1,0 +1,323 @@
+import dataclasses
+import json
+import re
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gsm8k_nb import comparing, stats
+from gsm8k_nb.comparing import ComparisonError, conclusion, load
+from gsm8k_nb.comparing import tables as compare_tables
+from gsm8k_nb.config import CompareConfig, ConfigError
+from gsm8k_nb.records import Problem
+from gsm8k_nb.reporting import figures
+
+from ..test_notebooks import papermill
+from ..test_summary import results_of
+
+HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(2)> $\\frac{1}{2}$ | **b**\n#### 6"
+
+
+def problems_of(n: int) -> list[Problem]:
+    return [Problem(f"test-{i:04d}", f"Question {i}?", "1 + 4 = 5\n#### 5", Decimal(5)) for i in range(n)]
+
+
+def run_of(folder, model, verdicts, wrong="#### 6", problems=None, **options) -> str:
+    """A finished run with these verdicts, ``(problems, samples)`` of 1, 0 or None (failed); returns its folder."""
+    rows = [row if isinstance(row, list) else [row] for row in verdicts]
+    texts = [[None if one is None else "#### 5" if one else wrong for one in row] for row in rows]
+    return str(results_of(problems or problems_of(len(rows)), texts, folder, model=model, **options).run.folder)
+
+
+def found_of(*folders, **options) -> comparing.Comparison:
+    return load(CompareConfig(runs=", ".join(folders), n_resamples=1000, **options))
+
+
+def two_runs(tmp_path, both=30, only_a=30, only_b=10, neither=30, **options) -> comparing.Comparison:
+    a = [1] * (both + only_a) + [0] * (only_b + neither)
+    b = [1] * both + [0] * only_a + [1] * only_b + [0] * neither
+    return found_of(run_of(tmp_path, "org/A", a), run_of(tmp_path, "org/B", b), **options)
+
+
+def test_a_pair_is_what_stats_says(tmp_path):
+    found = two_runs(tmp_path)
+    assert [one.name for one in found.systems] == ["A", "B"] and found.letters == ("a", "b")
+    [pair] = found.pairs
+    expected = stats.compare(found.systems[0].verdicts[:, 0], found.systems[1].verdicts[:, 0], n_resamples=1000)
+    assert pair.result == expected and pair.result.difference == pytest.approx(0.2)
+    assert (pair.result.only_a, pair.result.only_b, pair.test) == (30, 10, "exact McNemar test")
+    assert pair.p == pair.p_adjusted == stats.mcnemar_p(30, 10)
+    assert pair.unpaired_p > pair.p and pair.different and pair.bound > pair.result.difference
+    text = conclusion(found, pair)
+    assert text.startswith("A is better than B: +20.00 points (95% interval ")
+    assert "exact McNemar test p = 0.0022; 30 problems only the first solves, 10 only the second)." in text
+    assert "correction" not in text  # a single pair needs none
+
+
+def test_better_only_where_the_corrected_test_says_so(tmp_path):
+    found = two_runs(tmp_path, only_a=15, only_b=10)
+    text = conclusion(found, found.pairs[0])
+    assert "better" not in text and text.startswith("No difference between A and B is shown: +5.88 points")
+    assert "rules out a true difference of more than" in text and found.letters == ("a", "a")
+    assert comparing.best_group(found) == [True, True]
+
+
+def test_correction_counts_all_pairs(tmp_path):
+    """A pair at p = 0.04 by itself is no finding among three; Benjamini and Hochberg's is the milder correction."""
+    a, b, c = [1] * 100, [1] * 94 + [0] * 6, [1] * 99 + [0]
+    folders = [run_of(tmp_path, name, rows) for name, rows in (("A", a), ("B", b), ("C", c))]
+    found = found_of(*folders)
+    raw = [pair.p for pair in found.pairs]
+    assert min(raw) < 0.05
+    assert [pair.p_adjusted for pair in found.pairs] == pytest.approx(stats.holm(raw))
+    assert not any(pair.different for pair in found.pairs) and set(found.letters) == {"a"}
+    assert all("better" not in conclusion(found, pair) and "after Holm's" in conclusion(found, pair)
+               for pair in found.pairs)  # fmt: skip
+    milder = found_of(*folders, correction="bh")
+    assert [pair.p_adjusted for pair in milder.pairs] == pytest.approx(stats.benjamini_hochberg(raw))
+    assert "Benjamini and Hochberg's correction" in conclusion(milder, milder.pairs[0])
+
+
+def test_words_follow_the_test_for_any_verdicts(tmp_path):
+    rng = np.random.default_rng(0)
+    folders = [run_of(tmp_path, f"M{i}", (rng.random(80) < p).astype(int).tolist())
+               for i, p in enumerate((0.2, 0.45, 0.5, 0.55, 0.9))]  # fmt: skip
+    found = found_of(*folders)
+    assert {pair.different for pair in found.pairs} == {True, False}
+    for pair in found.pairs:
+        assert ("better" in conclusion(found, pair)) == pair.different
+        shared = set(found.letters[pair.first]) & set(found.letters[pair.second])
+        assert bool(shared) != pair.different
+        assert "interval" in conclusion(found, pair) and "p " in conclusion(found, pair)
+    order = [one.interval.estimate for one in found.systems]
+    assert order == sorted(order, reverse=True)
+
+
+def test_several_samples_use_a_permutation_over_problems(tmp_path):
+    rng = np.random.default_rng(1)
+    chance = rng.random(60)
+    rows = [[[int(rng.random() < p + gain) for _ in range(4)] for p in chance] for gain in (0.25, 0.0)]
+    found = found_of(*(run_of(tmp_path, name, part) for name, part in zip("AB", rows, strict=True)))
+    [pair] = found.pairs
+    assert pair.test == "paired permutation test (exact)" and pair.result.p_mcnemar is None
+    assert pair.p == pair.result.p_permutation and "the first has the higher mean on" in conclusion(found, pair)
+    table = compare_tables.discordance(found)
+    assert table.sum(axis=1).item() == 60 and "tied between" in table
+    assert compare_tables.power(found)["of it sampling noise %"].item() != ""
+    assert compare_tables.accuracy(found)["of"].tolist() == [240, 240]
+
+
+# --- alignment ---
+
+
+def test_only_common_scored_problems_are_compared(tmp_path):
+    a = run_of(tmp_path / "a", "A", [1] * 6)
+    b = run_of(tmp_path / "b", "B", [1, None, 0, 0])
+    other = [*problems_of(2), dataclasses.replace(problems_of(3)[2], question="Another?"), problems_of(4)[3]]
+    c = run_of(tmp_path / "c", "C", [0, 1, 1, 1], problems=other)
+    found = found_of(a, b, c)
+    assert [one.id for one in found.problems] == ["test-0000", "test-0003"]
+    reasons = {one.reason: one.ids for one in found.left_out}
+    assert reasons == {
+        "not in B and C": ("test-0004", "test-0005"),
+        "a failed request in B": ("test-0001",),
+        "another question or gold answer under the same id": ("test-0002",),
+    }
+    assert compare_tables.left_out(found)["number"].tolist() == [1, 1, 2]
+    by_name = {one.name: one.verdicts[:, 0].tolist() for one in found.systems}
+    assert by_name == {"A": [1, 1], "B": [1, 0], "C": [0, 1]}
+
+
+def test_runs_without_a_common_problem_are_refused(tmp_path):
+    other = [Problem("test-0009", "Other?", "#### 5", Decimal(5))]
+    with pytest.raises(ComparisonError, match="no problem in common .*not in B: 2"):
+        found_of(run_of(tmp_path, "A", [1, 0]), run_of(tmp_path, "B", [1], problems=other))
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "said"),
+    [
+        ({}, [[1, 0]] * 4, "metric: 'test@1' (A), 'avg@2, T=0.7' (B); n_samples: 1 (A), 2 (B); temperature"),
+        ({"headline_rule": "flexible"}, [1] * 4, "headline_rule: 'strict' (A), 'flexible' (B)"),
+        ({"max_new_tokens": 64}, [1] * 4, "max_new_tokens: 512 (A), 64 (B)"),
+        ({"prompt": "wei_8shot"}, [1] * 4, "shots: 0 (A), 8 (B)"),
+        ({"inputs": {"data_sha256": "1"}}, [1] * 4, "dataset sha256: '0' (A), '1' (B)"),
+        ({"inputs": {"chat": True}}, [1] * 4, "chat: not stated (A), True (B)"),
+    ],
+    ids=["samples", "rule", "tokens", "prompt", "data", "chat"],
+)
+def test_unlike_runs_are_refused_and_the_field_is_named(tmp_path, options, rows, said):  # traps.md 2.24, 2.5, 2.3
+    a = run_of(tmp_path / "a", "A", [1, 0, 1, 0], inputs={} if "inputs" in options else None)
+    b = run_of(tmp_path / "b", "B", rows, **options)
+    with pytest.raises(ComparisonError) as error:
+        found_of(a, b)
+    assert said in str(error.value) and "allow_unlike: true" in str(error.value)
+    assert "\n" not in str(error.value)
+    found = found_of(a, b, allow_unlike=True)
+    assert found.unlike and found.pairs[0].unlike == tuple(found.unlike)
+
+
+def test_every_table_of_unlike_runs_has_the_banner(tmp_path):
+    a = run_of(tmp_path / "a", "A", [1, 0, 1, 0])
+    b = run_of(tmp_path / "b", "B", [1, 1, 1, 0], max_new_tokens=64)
+    found = found_of(a, b, allow_unlike=True, out_dir=str(tmp_path / "out"))
+    shown = [compare_tables.show(found, make(found)).data for make in compare_tables.TABLES.values()]
+    shown += [compare_tables.show_figure(found, name).data for name in compare_tables.FIGURES]
+    shown += [compare_tables.show_conclusions(found).data, compare_tables.show_solved_by_one(found).data]
+    assert len(shown) == 17
+    for html in shown:
+        assert re.match(r"<p style=[^>]+>UNLIKE RUNS. These differ in max_new_tokens: 64 \(B\), 512 \(A\)\. ", html)
+    compare_tables.save(found)
+    for name in compare_tables.TABLES:
+        table = pd.read_csv(tmp_path / "out" / "tables" / f"{name}.csv")
+        assert (table["unlike"] == "max_new_tokens").all(), name
+    assert (tmp_path / "out" / "conclusions.md").read_text().startswith("UNLIKE RUNS. ")
+    figure = figures.pairwise_matrix(found)
+    assert figure.axes[0].get_title(loc="left").startswith("Unlike runs: max_new_tokens")
+    alike = two_runs(tmp_path / "alike")
+    assert "UNLIKE" not in compare_tables.show(alike, compare_tables.pairs(alike)).data
+
+
+def test_a_named_rule_reads_all_runs(tmp_path):
+    a = run_of(tmp_path, "A", [1, 0], headline_rule="strict")
+    b = run_of(tmp_path, "B", [1, 1], headline_rule="flexible")
+    assert not found_of(a, b, rule="official").unlike
+    with pytest.raises(ComparisonError, match="rule: 'nonsense' was not scored in .*; scored there: strict, flexible"):
+        found_of(a, b, rule="nonsense")
+
+
+# --- which runs ---
+
+
+def test_runs_by_list_glob_folder_and_parameter_file(tmp_path, monkeypatch):
+    folders = [run_of(tmp_path / "runs", name, [1, 0, 1]) for name in ("A", "B", "C")]
+    (tmp_path / "runs" / "notes").mkdir()
+    unfinished = tmp_path / "runs" / "begun"
+    unfinished.mkdir()
+    (unfinished / "config.json").write_text("{}")
+    names = lambda text: [path.name for path in comparing.find_runs(text)[0]]  # noqa: E731
+    all_three = sorted(folder.rsplit("/", 1)[-1] for folder in folders)
+    assert names(f"{tmp_path}/runs/*") == all_three == names(f"{tmp_path}/runs")
+    assert comparing.find_runs(f"{tmp_path}/runs/*")[1] == ["begun"]
+    assert names(f"{folders[2]},{folders[0]}  {folders[0]}") == [all_three[2], all_three[0]]
+    config = json.loads((tmp_path / "runs" / all_three[0] / "config.json").read_text())
+    changed = {"model": config["model"], "outputs_dir": config["outputs_dir"]}
+    (tmp_path / "a.yaml").write_text(json.dumps(changed))
+    monkeypatch.chdir(tmp_path)
+    assert names("a.yaml") == [all_three[0]]
+    (tmp_path / "b.yaml").write_text("- a list")
+    with pytest.raises(ComparisonError, match=r"runs: .*b\.yaml: must be a mapping of parameters, got list"):
+        names("b.yaml")
+    with pytest.raises(ComparisonError, match="no such file or folder: 'nowhere'"):
+        comparing.find_runs("nowhere")
+    with pytest.raises(ComparisonError, match="no finished run in"):
+        comparing.find_runs(str(unfinished))
+    with pytest.raises(ComparisonError, match="at least 2 finished runs"):
+        load(CompareConfig(runs=folders[0]))
+
+
+def test_names_are_told_apart(tmp_path):
+    same = [run_of(tmp_path / "1", "org/M", [1, 0]), run_of(tmp_path / "2", "org/M", [[1, 0], [1, 1]])]
+    found = found_of(*same, allow_unlike=True)
+    assert {one.name for one in found.systems} == {"M (test@1, 0-shot CoT)", "M (avg@2, T=0.7, 0-shot CoT)"}
+    twice = found_of(run_of(tmp_path / "3", "org/M", [1, 0], seed=1), same[0])
+    assert len({one.name for one in twice.systems}) == 2
+
+
+def test_parameters_are_checked():
+    assert CompareConfig.checked({"runs": ["a", "b"]}).runs == "a, b"  # a YAML list: traps.md 4.12
+    for values, said in [
+        ({"allow_unlik": True}, "did you mean 'allow_unlike'"),
+        ({"allow_unlike": "yes"}, "must be true or false"),
+        ({"correction": "hom"}, "did you mean 'holm'"),
+        ({"confidence": 95}, "confidence"),
+        ({"runs": 3}, "must be text"),
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            CompareConfig.checked(values)
+
+
+# --- tables and blocks ---
+
+
+def test_discordance_agreement_and_solvers(tmp_path):
+    found = two_runs(tmp_path)
+    assert compare_tables.discordance(found).iloc[0].tolist() == [30, 30, 10, 30]
+    row = compare_tables.agreement(found).iloc[0]
+    chance = 0.6 * 0.4 + 0.4 * 0.6
+    assert row["same verdict %"] == "60.0" and row["kappa"] == f"{(0.6 - chance) / (1 - chance):.2f}"
+    assert row["pairs of wrong samples"] == 30 and row["same wrong answer %"] == "100.0"
+    assert compare_tables.only_one(found).loc["A"].tolist() == [60, 30, 10]
+    assert len(compare_tables.solved_by_one(found)) == 40
+    matrix = compare_tables.matrix(found)
+    assert matrix.loc["A", "B"].startswith("+20.00* (p = 0.0022)")
+    assert matrix.loc["B", "A"].startswith("\N{MINUS SIGN}20.00* (p = 0.0022)")
+
+
+def test_same_wrong_answers_by_hand():
+    def system(verdicts, predicted):
+        matrix = np.array(verdicts, dtype=float)
+        return comparing.System("x", None, {}, {}, "strict", matrix, np.array(predicted, dtype=object), None)
+
+    a = system([[0, 0], [1, 0]], [[Decimal(1), None], [Decimal(5), Decimal(2)]])
+    b = system([[0, 0], [0, 0]], [[Decimal("1.0"), None], [Decimal(2), Decimal(3)]])
+    assert compare_tables.same_wrong_answers(a, b) == (2, 6)  # no answer is not the same answer
+
+
+def test_the_level_is_said_as_it_was_asked_for(tmp_path):
+    found = two_runs(tmp_path, confidence=0.995)
+    assert "99.5% interval" in conclusion(found, found.pairs[0]) and found.alpha_level == "0.5%"
+    assert "differ at 0.5%" in compare_tables.pairs(found)
+
+
+def test_p_values_and_points_are_written_plainly():
+    written = [comparing.p_value(p) for p in (1.0, 0.5, 0.0499, 0.00321, 0.0001, 1e-9)]
+    assert written == ["p > 0.99", "p = 0.50", "p = 0.050", "p = 0.0032", "p = 0.0001", "p < 0.0001"]
+    assert [comparing.points(x) for x in (0.0432, -0.0432, -1e-9)] == ["+4.32", "\N{MINUS SIGN}4.32", "+0.00"]
+
+
+def test_model_text_is_text_side_by_side(tmp_path):  # traps.md 4.27, 4.28
+    a, b = run_of(tmp_path, "A<b>", [1, 0, 0, 1]), run_of(tmp_path, "B", [0, 0, 1, 1], wrong=HOSTILE)
+    html = compare_tables.show_solved_by_one(found_of(a, b)).data
+    assert "<script" not in html and "<img" not in html and "<b>:" not in html and "$" not in html
+    assert "&lt;script&gt;alert(1)" in html and "Only B solves 1 problems" in html
+    assert html.count("<pre") == 6  # a question and two texts for each of two problems
+
+
+def test_figures_show_what_the_tables_say(tmp_path):
+    found = two_runs(tmp_path, only_a=15, only_b=10)
+    [bar] = figures.pairwise_differences(found).axes[0].containers
+    assert bar.lines[0].get_xydata().tolist() == [[pytest.approx(100 * found.pairs[0].result.difference), 0.0]]
+    assert bar.lines[0].get_markerfacecolor() == "white"  # open: no difference is shown
+    texts = [text.get_text() for text in figures.pairwise_matrix(found).axes[0].texts]
+    assert texts[0].startswith("+5.88\n0.42")
+    assert [text.get_text() for text in figures.accuracy_of_systems(found).axes[0].texts] == ["A", "B", "a", "a"]
+
+
+# --- the notebook ---
+
+
+def test_a_vote_of_8_is_not_a_single_answer(tmp_path):
+    """The acceptance of comparing maj@8 with test@1: plain papermill exits non-zero and names the field."""
+    a = run_of(tmp_path, "A", [1, 0, 1, 0])
+    b = run_of(tmp_path, "B", [[1] * 8, [0] * 8, [1] * 8, [0, 1] * 4])
+    out = tmp_path / "out"
+    done = papermill("compare", tmp_path / "out.ipynb", "-r", "runs", f"{a} {b}", "-r", "out_dir", str(out))
+    last = [line for line in done.stderr.strip().splitlines() if line.strip()][-1]
+    assert done.returncode != 0 and last.startswith("ComparisonError: runs: these differ in metric: 'test@1' (A), ")
+    assert "n_samples: 1 (A), 8 (B)" in last and not out.exists()
+
+
+def test_compare_runs_through_papermill(tmp_path):
+    a, b = run_of(tmp_path, "A", [1, 0, 1, 0] * 9), run_of(tmp_path, "B", [1, 1, 1, 0] * 9, wrong=HOSTILE)
+    out = tmp_path / "out"
+    done = papermill("compare", tmp_path / "out.ipynb", "-r", "runs", f"{a},{b}", "-r", "out_dir", str(out))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (out / "tables" / "pairs.csv").exists() and (out / "figures" / "pairwise_matrix.pdf").exists()
+    assert "B is better than A" in (out / "conclusions.md").read_text()
+    outputs = json.dumps([cell.get("outputs") for cell in json.loads((tmp_path / "out.ipynb").read_text())["cells"]])
+    assert "<script" not in outputs and "UNLIKE" not in outputs
+    done = papermill("compare", tmp_path / "out.ipynb", "-r", "run", a)  # traps.md 4.15
+    assert done.returncode != 0 and "unknown parameter 'run': did you mean 'runs'?" in done.stderr

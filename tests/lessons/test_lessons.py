@@ -1,0 +1,147 @@
+"""Each lesson goes once round through nbgrader: the solution earns every point, the blank sheet none."""
+
+import ast
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from gsm8k_nb.lessons import sheets
+
+from ..conftest import ROOT
+
+pytest.importorskip("nbgrader", reason="the teach extra is not installed")
+
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # nbgrader's own
+BOOKS = sorted((ROOT / "notebooks" / "lessons").glob("*.ipynb"))
+HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", re.DOTALL)
+SOLUTION = re.compile(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", re.DOTALL)
+SMALL = {  # what asks a model is tried on little
+    "2_prompting": {"n_problems": "2", "max_new_tokens": "16"},
+    "4_chance": {"live": "False"},
+    "6_contamination": {"n_live": "2"},
+}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    """A course of all lessons, in a folder of its own; completions that they ask for go there too."""
+    folder = tmp_path_factory.mktemp("course")
+    return sheets.course(folder, [small(book, folder) for book in BOOKS])
+
+
+def small(book: Path, folder: Path) -> Path:
+    """The lesson with small parameters, as someone would write them into its parameters cell."""
+    notebook = nbformat.read(book, as_version=4)
+    cell = next(cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
+    for name, value in (SMALL.get(book.stem, {}) | {"outputs_dir": repr(str(folder / "completions"))}).items():
+        cell.source = re.sub(rf"^({name}: \w+ = )\S+", rf"\g<1>{value}", cell.source, flags=re.MULTILINE)
+    (folder / "lessons").mkdir(exist_ok=True)
+    nbformat.write(notebook, folder / "lessons" / book.name)
+    return folder / "lessons" / book.name
+
+
+def code(book: Path) -> list[str]:
+    return [cell.source for cell in nbformat.read(book, as_version=4).cells if cell.cell_type == "code"]
+
+
+def lines_between(pattern: re.Pattern, sources: list[str]) -> set[str]:
+    parts = "\n".join(part for source in sources for part in pattern.findall(source))
+    return {line.strip() for line in parts.splitlines() if len(line.strip()) > 12}
+
+
+def test_there_are_lessons():
+    assert BOOKS and sheets.lessons() == BOOKS
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_points_and_names(book):
+    """3 to 5 exercises; every check is locked and worth something; the ids are the lesson's own."""
+    cells = nbformat.read(book, as_version=4).cells
+    marked = [cell for cell in cells if "nbgrader" in cell.metadata]
+    facts = [cell.metadata.nbgrader for cell in marked]
+    assert 3 <= sum(one.solution for one in facts) <= 5
+    assert len({one.grade_id for one in facts}) == len(facts)
+    assert all(one.schema_version == 3 and one.solution != one.grade for one in facts)
+    assert all(one.locked and one.points > 0 for one in facts if one.grade)
+    for cell in marked:
+        assert cell.metadata.tags == ["exercise"]
+        assert cell.metadata.nbgrader.grade or SOLUTION.search(cell.source)
+    assert all("exercise" not in cell.metadata.get("tags", []) for cell in cells if "nbgrader" not in cell.metadata)
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_every_check_says_what_is_wrong(book):
+    for source in code(book):
+        silent = [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert) and not node.msg]
+        assert not silent, f"assert without a message in line {silent[0]} of:\n{source}"
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_round_trip(api, book):
+    sheet = sheets.release(api, book.stem)
+    book = Path(api.coursedir.root) / "source" / book.stem / book.name
+    master, released = code(book), code(sheet)
+    secret = lines_between(HIDDEN, master) | lines_between(SOLUTION, master)
+    shown = {line.strip() for source in released for line in source.splitlines()}
+    elsewhere = {line.strip() for one in master for line in HIDDEN.sub("", SOLUTION.sub("", one)).splitlines()}
+    assert secret - elsewhere and not (secret - elsewhere) & shown
+    assert "HIDDEN TESTS" not in "".join(released) and "BEGIN SOLUTION" not in "".join(released)
+
+    points, full = sheets.mark(api, book.stem, "solution", book)
+    assert points == full > 0
+    marked = Path(api.coursedir.root) / "autograded" / "solution" / book.stem / book.name
+    executed = nbformat.read(marked, as_version=4)
+    for cell in executed.cells:
+        if cell.cell_type == "code":  # end to end, not only the marked cells
+            assert cell.execution_count, cell.source
+            assert not [one for one in cell.outputs if one.output_type == "error"], cell.source
+    blank, full = sheets.mark(api, book.stem, "blank", sheet)
+    assert blank == 0 < full
+
+
+def test_a_wrong_answer_costs_its_own_points_only(api, tmp_path):
+    """A half-right sheet of the first lesson: every point but those of the one function that is wrong."""
+    book = BOOKS[0]
+    notebook = nbformat.read(book, as_version=4)
+    cell = next(cell for cell in notebook.cells if cell.id == "final-answer")
+    before = cell.source
+    cell.source = before.replace('.replace(",", "")', "")
+    assert cell.source != before
+    nbformat.write(notebook, tmp_path / book.name)
+    sheets.release(api, book.stem)
+    points, full = sheets.mark(api, book.stem, "half", tmp_path / book.name)
+    assert points == full - 2
+
+
+def test_the_sites_copy_has_outputs_and_no_solutions(tmp_path):
+    book = shutil.copy(BOOKS[0], tmp_path)
+    notebook = nbformat.read(book, as_version=4)
+    shown = nbformat.v4.new_output("stream", text="shown")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [shown]
+    nbformat.write(notebook, book)
+    assert sheets.main(["--strip", str(book)]) == 0
+    cells = [cell for cell in nbformat.read(book, as_version=4).cells if cell.cell_type == "code"]
+    assert not [cell for cell in cells if SOLUTION.search(cell.source) or HIDDEN.search(cell.source)]
+    assert any("NotImplementedError" in cell.source for cell in cells)
+    assert all(cell.outputs == [shown] for cell in cells)
+
+
+def test_the_command_makes_the_sheets(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sheets, "lessons", lambda: BOOKS[:1])
+    assert sheets.main([str(tmp_path / "course")]) == 0
+    [sheet] = capsys.readouterr().out.split()
+    assert Path(sheet).exists() and Path(sheet).parent == tmp_path / "course" / "release" / BOOKS[0].stem
+    assert sheets.main([]) == 2 and "usage: " in capsys.readouterr().err
+
+
+def test_a_sheet_without_its_marks_is_refused_in_words(tmp_path):
+    (tmp_path / "empty.ipynb").write_text("{}")
+    shutil.rmtree(tmp_path / "course", ignore_errors=True)
+    api = sheets.course(tmp_path / "course", [tmp_path / "empty.ipynb"])
+    with pytest.raises(sheets.SheetError, match="the sheet of empty could not be made"):
+        sheets.release(api, "empty")

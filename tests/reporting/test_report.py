@@ -1,0 +1,213 @@
+import doctest
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from gsm8k_nb import texts
+from gsm8k_nb.reporting import browser, chromium, figures, tables
+from gsm8k_nb.reporting import page as report
+from gsm8k_nb.scoring import steps
+
+from ..samplers.test_replay import evaluate
+from ..test_summary import results_of
+
+HOSTILE = [
+    "<script>alert(1)</script><!-- \x1b[31mred\x1b[0m \x00 \x07 \ud800 \u202egnp",
+    '<img src=x onerror="alert(1)">',
+    "$\\frac{1}{2}$ and **bold** [link](http://example.org)",
+    "| a | table |",
+]
+
+
+@pytest.fixture
+def hostile(problems, tmp_path):
+    return results_of(problems, [[text] for text in HOSTILE], tmp_path)
+
+
+def test_everything_is_written(replay_config):
+    results = evaluate(replay_config)
+    page = report.save(results)
+    folder = results.run.folder
+    names = {file.name for file in (folder / "tables").iterdir()} | {
+        file.name for file in (folder / "figures").iterdir()
+    }
+    for name in ("accuracy", "health", "by_steps", "rules_crossed"):
+        assert {f"{name}.csv", f"{name}.tex"} <= names
+    for name in ("accuracy_by_steps", "length_by_verdict"):
+        assert {f"{name}.png", f"{name}.pdf"} <= names
+    text = page.read_text()
+    assert results.headline in text and "0.5000" in text
+    assert not re.search(r"(src|href)=[\"'](?!data:|#)", text)  # nothing is fetched
+
+
+def test_one_very_long_text_leaves_the_histogram_readable(problems, tmp_path):
+    texts = [["x" * (50 + 10 * place)] * 50 for place in range(len(problems))]
+    texts[0][0] = "x" * 100_000
+    axes = figures.length_by_verdict(results_of(problems, texts, tmp_path)).axes[0]
+    assert 100 < axes.get_xlim()[1] < 1000 and "longer ones in the last bar" in axes.get_xlabel()
+    texts[0][0] = "x"
+    axes = figures.length_by_verdict(results_of(problems, texts, tmp_path / "other")).axes[0]
+    assert axes.get_xlabel() == "length of the completion, characters"
+
+
+def test_the_same_results_give_the_same_files(replay_config):
+    results = evaluate(replay_config)
+    report.save(results)
+    before = {file: file.read_bytes() for file in results.run.folder.rglob("*.*") if file.is_file()}
+    report.save(results)
+    assert all(file.read_bytes() == raw for file, raw in before.items())
+
+
+def test_texts_are_shown_as_their_examples_say():
+    found = doctest.testmod(texts)
+    assert found.attempted >= 2 and not found.failed
+
+
+def test_model_text_is_text(hostile):  # traps.md 4.27, 4.28
+    page = report.save(hostile).read_text()
+    shown = report.show_examples(hostile, correct=False, n=4).data
+    for html in (page, shown):
+        assert "<script>alert" not in html and "<img src=x" not in html and "<!--" not in html
+        assert "&lt;script&gt;alert(1)" in html
+        assert "\x1b" not in html and "\x00" not in html and "␛[31mred" in html
+        assert "\u202e" not in html and "[U+D800] [U+202E]gnp" in html
+    assert "$\\frac" not in shown  # MathJax finds no dollar to start from
+
+
+def data_of(page: str) -> dict:
+    """What a report holds for its browser, read as a browser reads it: up to the first end tag."""
+    return json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script', page, re.DOTALL)[1])
+
+
+def test_the_browser_holds_every_sample(problems, tmp_path):  # shown in tests/test_report_browser.py
+    texts = [["#### 5", "</script><b>5", None], ["It is 48."] * 3, ["#### 1", "", "no"], ["#### -1"] * 3]
+    results = results_of(problems, texts, tmp_path)
+    held = data_of(report.save(results).read_text())
+    assert (held["samples"], held["left_out"], held["cut"], held["headline"]) == (12, 0, 0, "strict")
+    assert [[one["text"] for one in problem["samples"]] for problem in held["problems"]] == [
+        [text or "" for text in row] for row in texts
+    ]
+    assert [len(one["steps"]) for one in held["problems"]] == [steps(problem) for problem in problems]
+    assert held["problems"][0]["steps"] == ["She has 2 + 3 = 5 pens."] and held["problems"][2]["gold"] == "1200"
+    strict, flexible = map(held["rules"].index, ("strict", "flexible"))
+    second = held["problems"][1]["samples"][0]
+    assert (second["read"][strict], second["read"][flexible]) == (None, "48")
+    assert second["right"][strict] + second["right"][flexible] == "01"
+    failed = held["problems"][0]["samples"][2]
+    assert failed["error"] == "timeout" and set(failed["right"]) == {"-"}
+
+
+def test_a_run_too_large_for_one_page_says_what_is_left_out(problems, tmp_path):
+    long = "step " * 10_000 + "#### 5"
+    results = results_of(problems, [[long, "#### 5", "#### 6"]] + [["#### 1"] * 3] * 3, tmp_path, rules="both")
+    assert browser.browser_data(results)["cut"] == 0
+    held = browser.browser_data(results, 25_000)
+    assert (held["cut"], held["left_out"]) == (1, 0)
+    text = held["problems"][0]["samples"][0]["text"]
+    assert text.startswith("step ") and text.endswith("#### 5") and len(text) < 21_000
+    assert "[30,006 characters are left out here: the whole text is in samples.jsonl]" in text
+    held = browser.browser_data(results, 20_600)  # problems keep alike many: the last index goes first
+    assert held["left_out"] > 0
+    counts = [len(problem["samples"]) for problem in held["problems"]]
+    assert counts == sorted(counts, reverse=True) and counts[0] - counts[-1] <= 1 and sum(counts) < 12
+    shown, images = report.run_tables(results), dict.fromkeys(report.FIGURES | {"curves_over_k": ""}, ("", ""))
+    page = report.render_html(results, shown, images, budget=20_600)
+    assert f"{held['left_out']} of them are not in this file" in page and "1 long texts are without" in page
+
+
+def test_long_texts_are_whole(problems, tmp_path):  # traps.md 4.29
+    long = "step " * 400 + "the end"
+    results = results_of(problems, [[long]] * 4, tmp_path)
+    assert long in report.show_examples(results, correct=False).data
+    assert long in report.save(results).read_text()
+    folded = report.preformatted("x" * 1_000_000)
+    assert folded.count("x") == 1_000_000 + folded.count("exp") and "The other 980,000 characters" in folded
+
+
+def test_warnings_come_first(problems, tmp_path):
+    results = results_of(problems, [["#### 5"], ["#### 48"], [""], ["no number"]], tmp_path)
+    lines = "\n".join(tables.warnings(results))
+    assert "empty: 1 samples (25.0%)" in lines
+    assert "no answer read: 2 samples (50.0%)" in lines
+    assert "do not quote it as a GSM8K result" in lines
+    assert lines.split("\n")[0] in report.show_headline(results).data
+    table = tables.health(results)
+    assert table.loc["failed", "note"] == "" and "stop strings" in table.loc["empty", "note"]
+
+
+def test_latex_is_escaped(replay_config):
+    results = evaluate(replay_config)
+    report.save(results)
+    text = (results.run.folder / "tables" / "accuracy.tex").read_text()
+    assert r"accuracy \%" in text and r"\toprule" in text
+
+
+def test_hostile_cells_in_latex_and_csv(replay_config):
+    run = evaluate(replay_config).run
+    cells = ["\\input{/etc/passwd} $x$ 50% #1 {a}_b^c & ~\n\nnew", "\x1b[31m \x00 \ud800", '=HYPERLINK("x")', "-1"]
+    report.save_table(run, "hostile", pd.DataFrame({"text": cells, "read": cells}, dtype=object))
+    lines = (run.folder / "tables" / "hostile.tex").read_text().split("\\midrule\n")[1].split("\n")
+    assert lines[0].count(r"\textbackslash input\{/etc/passwd\} \$x\$ 50\% \#1 \{a\}\_b\textasciicircum c \&") == 2
+    assert "␛[31m ␀ [U+D800]" in lines[1]
+    raw = (run.folder / "tables" / "hostile.csv").read_bytes()
+    assert b"\x1b" not in raw and b"\x00" not in raw
+    back = pd.read_csv(run.folder / "tables" / "hostile.csv")
+    assert list(back["text"][2:]) == ['\'=HYPERLINK("x")', "'-1"]  # no spreadsheet calculates a completion
+    assert back["read"][3] == "-1" and back["text"][0] == cells[0]
+
+
+def test_figures_show_what_the_tables_say(replay_config):
+    results = evaluate(replay_config)
+    figure = figures.accuracy_by_steps(results)
+    points = figure.axes[0].containers[0].lines[0].get_xydata()
+    assert [tuple(point) for point in points] == [(1.0, 50.0), (2.0, 100.0), (3.0, 0.0)]
+    assert "alt=" in report.show_figure(figure, "an <alt> text").data
+
+
+def test_repeat_text_names_what_was_changed(replay_config):
+    text = report.repeat_text(evaluate(replay_config))
+    assert 'sampler: "replay"' in text and "temperature" not in text and "papermill" in text
+
+
+def test_command_line_prints_headline_and_path(replay_config, tmp_path, capsys):
+    results = evaluate(replay_config)
+    report.save(results)
+    file = tmp_path / "params.yaml"
+    file.write_text("\n".join(report.repeat_text(results).split("\n\n")[0].split("\n")[1:]))
+    assert report.main([str(file)]) == 0
+    out = capsys.readouterr().out
+    assert results.headline in out and "report.html" in out
+    file.write_text("temprature: 0\nlimit: none of it")
+    assert report.main([str(file)]) == report.main([str(tmp_path / "no.yaml")]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in told] == [str(file), str(file), str(tmp_path / "no.yaml")]
+    assert "temperature" in told[1] and "No such file" in told[2]
+    assert report.main([]) == report.main(["--pdf"]) == report.main([str(file), "--html"]) == 2
+
+
+def test_a_pdf_without_chromium_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(chromium, "NAMES", ("no-such-browser",))
+    monkeypatch.setattr(chromium, "PLACES", ())
+    with pytest.raises(chromium.ChromiumError, match="apt install chromium"):
+        chromium.print_pdf(tmp_path / "report.html")
+
+
+def test_rules_that_agree_everywhere_are_said_to(problems, tmp_path):
+    results = results_of(problems, [["nothing to read"]] * 4, tmp_path)
+    assert "strict and flexible agree on every completion" in report.show_disagreements(results).data
+    assert report.save(results).exists()
+
+
+def test_disagreements_are_counted_listed_and_shown(problems, tmp_path):
+    results = results_of(problems, [["#### 5"], ["It is 48."], ["$1,200"], ["<b>-1</b>"]], tmp_path)
+    counts = tables.disagreements(results)
+    assert counts.loc["strict", "strict"] == 0
+    assert counts.loc["strict", "flexible"] == counts.loc["flexible", "strict"] == 3
+    shown = report.show_disagreements(results, n=3).data
+    assert "3 completions: test-0001/0, test-0002/0, test-0003/0" in shown and "&lt;b&gt;" in shown
+    samples = tables.disagreeing_samples(results)
+    assert samples.loc[("test-0001", 0), "strict"] == "none (wrong)"
+    assert samples.loc[("test-0001", 0), "flexible"] == "48 (right)"
+    assert tables.by_rule(results).loc["flexible", "right"] == 4

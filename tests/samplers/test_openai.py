@@ -1,0 +1,506 @@
+"""The openai sampler against a server that fails: nothing lost, twice or wrong for a fault, and no key told."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from decimal import Decimal
+from email.utils import formatdate
+
+import pytest
+
+pytest.importorskip("openai", reason="the openai extra is not installed")
+pytest.importorskip("aiohttp", reason="the openai extra is not installed")
+
+from gsm8k_nb import data, prompts, sampling, scoring
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.records import Problem, Sample
+from gsm8k_nb.samplers import Request, SamplerError, openai, wire
+
+from ..conftest import ROOT
+from .stub_server import FAULTS, Reply, error, faulty, number_in, reply, serve, text_for
+
+KEY = "sk-secret-0123456789abcdefSECRET"
+NOT_OPENAI = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(openai, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(openai, "LONGEST_WAIT", 0.02)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def config_of(url: str | None, **changes) -> RunConfig:
+    values = {"model": "stub-1", "sampler": "openai", "base_url": url, "concurrency": 4, "request_timeout": 60}
+    return RunConfig(**values | changes)
+
+
+def problem(number: int) -> Problem:
+    return Problem(f"test-{number:04d}", f"How many are {number}?", f"#### {number}", Decimal(number))
+
+
+def asked(n_problems: int, n_samples: int = 1, chat: bool = True) -> list[Request]:
+    made = []
+    for one in map(problem, range(1, n_problems + 1)):
+        prompt = [{"role": "user", "content": one.question}] if chat else f"Question: {one.question}"
+        made += [Request(one, index, prompt) for index in range(n_samples)]
+    return made
+
+
+def ask(config: RunConfig, requests: list[Request], stop=()) -> tuple[list[Sample], dict]:
+    sampler = openai.OpenAISampler(config)
+    got = [sample for batch in sampler.sample(iter(requests), stop) for sample in batch]
+    return got, sampler.describe()
+
+
+def keys(samples) -> Counter:
+    return Counter((one.problem_id, one.sample_index) for one in samples)
+
+
+def crew() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "gsm8k_nb requests"]
+
+
+# ---- nothing is lost, twice, or wrong for a fault
+
+
+@pytest.mark.parametrize(("most", "n_problems"), [(1, 1319), (4, 300)])  # most choices in one answer
+def test_a_fifth_of_all_requests_fail_in_every_way(most, n_problems):  # traps.md 4.36, 4.37
+    draw, nulls, planned = random.Random(5), Counter(), Counter()
+
+    def answer(body, number):
+        fault = draw.choice(FAULTS) if draw.random() < 0.2 else None
+        planned[fault] += 1
+        if fault == "null":
+            nulls[f"test-{number_in(body):04d}"] += body.get("n", 1)
+        if most == 1:
+            body = {name: value for name, value in body.items() if name != "n"}  # as a server that does not know n
+        return faulty(body, fault) if fault else reply(body)
+
+    config = dict(concurrency=64, n_samples=4, temperature=0.7, request_timeout=1.5, max_retries=50)
+    requests = asked(n_problems, 4)
+    with serve(answer) as stub:
+        got, facts = ask(config_of(stub.url, **config), requests)
+    assert all(planned[fault] for fault in FAULTS) and sum(planned.values()) > n_problems * 4 / most
+    assert keys(got) == Counter((one.problem.id, one.sample_index) for one in requests)
+    assert not [one.error for one in got if one.error]
+    empty = [one for one in got if one.text == ""]
+    assert 0 < len(empty) <= sum(nulls.values()) and not keys(empty).keys() - set(keys(got))
+    assert all(count <= nulls[name] for name, count in Counter(one.problem_id for one in empty).items())
+    assert all(one.text == text_for(int(one.problem_id[5:])) for one in got if one.text)
+    scores = scoring.score_all([problem(number) for number in range(1, n_problems + 1)], got, ("strict",))
+    assert sum(score.correct for score in scores) == n_problems * 4 - len(empty)
+    assert facts["several_choices_at_once"].startswith("yes" if most == 4 else "no")
+    assert {"HTTP 429", "HTTP 500", "HTTP 503", "timeout", "broken connection", "bad JSON"} <= set(facts["retries"])
+
+
+def test_a_request_that_failed_for_good_is_an_error_and_asked_again(tmp_path):  # traps.md 4.36
+    broken = {"on": True}
+
+    def answer(body, number):
+        return error(503, "too busy") if broken["on"] and number_in(body) % 2 else reply(body)
+
+    with serve(answer) as stub:
+        got, facts = ask(config_of(stub.url, max_retries=1), asked(6))
+        failed = [one for one in got if one.error]
+        assert len(got) == 6 and {one.problem_id for one in failed} == {"test-0001", "test-0003", "test-0005"}
+        assert failed[0].error == "HTTP 503: too busy (tried 2 times)" and failed[0].text is None
+        assert facts["retries"] == {"HTTP 503": 6}
+        broken["on"] = False
+        assert not [one.error for one in ask(config_of(stub.url), asked(6))[0] if one.error]
+
+
+def test_a_server_that_fails_for_long_ends_the_run(monkeypatch):
+    monkeypatch.setattr(openai, "FAILED_IN_A_ROW", 5)
+    with serve(lambda body, number: error(500, "disk full")) as stub:
+        sampler = openai.OpenAISampler(config_of(stub.url, max_retries=0, concurrency=1))
+        got = []
+        with pytest.raises(SamplerError, match="5 requests in a row failed for good.*disk full"):
+            for batch in sampler.sample(iter(asked(40)), ()):
+                got += batch
+    assert len(got) == 4 and all(one.error for one in got) and not crew()
+
+
+def test_no_server_is_one_error_and_no_rows():
+    with pytest.raises(SamplerError, match=r"no server answers at http://127.0.0.1:9/v1 \(base_url\)"):
+        ask(config_of("http://127.0.0.1:9/v1"), asked(20))
+    page = pytest.raises(SamplerError, match="web page; for most servers base_url ends in /v1")
+    with serve(lambda body, number: Reply(b"<!doctype html><p>Welcome")) as stub, page:
+        ask(config_of(stub.url), asked(20))
+
+
+def test_waiting_as_a_server_asks():
+    assert wire.retry_after({"retry-after-ms": "1500"}) == 1.5
+    assert wire.retry_after({"retry-after": "2"}) == 2
+    assert wire.retry_after({"retry-after": "soon"}) is None and wire.retry_after({}) is None
+    assert 50 < wire.retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
+    assert openai._pause(1, 7.0) == 7.0 and 0 <= openai._pause(30, None) <= openai.LONGEST_WAIT
+    long = pytest.raises(SamplerError, match="asks to wait 7200 seconds")
+    with serve(lambda body, number: error(429, "daily limit", {"Retry-After": "7200"})) as stub, long:
+        ask(config_of(stub.url), asked(2))
+
+
+def test_errors_inside_a_good_status_and_odd_answers_are_tried_again():
+    odd = [
+        Reply({"error": {"message": "upstream is busy", "code": 502}}), Reply([1]), Reply({"choices": [None]}),
+        Reply({"choices": [{"index": 0}]}), Reply({"choices": None}), Reply(b""),
+        Reply({"choices": [{"index": 0, "message": {"content": "half"}, "finish_reason": "error"}]}),
+    ]  # fmt: skip
+    with serve(lambda body, number: odd[number] if number < len(odd) else reply(body)) as stub:
+        got, facts = ask(config_of(stub.url, concurrency=1), asked(1))
+    assert [one.text for one in got] == [text_for(1)]
+    assert facts["retries"] == {"HTTP 502": 1, "bad JSON": 2, "no choices": 4}
+
+
+# ---- what is sent
+
+
+def test_every_sampling_field_is_sent(monkeypatch):  # traps.md 2.15, 2.16, 2.17
+    with serve(lambda body, number: reply(body)) as stub:
+        got, facts = ask(config_of(stub.url, max_new_tokens=64, reasoning_effort="low"), asked(2))
+    penalties = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+    sent = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 64, "reasoning_effort": "low"} | penalties | NOT_OPENAI
+    for seen in stub.seen:
+        assert sent.items() <= seen.body.items() and seen.path == "/chat/completions"
+        assert set(seen.body) == set(sent) | {"model", "messages", "seed"}
+    assert facts["sampling"]["method"] == "greedy" and sent.items() <= facts["sampling"].items()
+    assert facts["model"] == ["stub-1"] and facts["system_fingerprint"] == ["fp-1"]
+    assert facts["repeatable"].startswith("not claimed")  # traps.md 2.18
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    official = wire.fields(config_of(None), openai.OpenAISampler(config_of(None)).learnt)
+    assert official["max_completion_tokens"] == 512 and not {"max_tokens", *NOT_OPENAI} & set(official)
+
+
+def test_seeds_belong_to_problem_and_sample(monkeypatch):
+    monkeypatch.setattr(openai, "MAX_CHOICES", 1)
+    with serve(lambda body, number: reply(body)) as stub:
+        config = config_of(stub.url, temperature=1, n_samples=3, concurrency=1)
+        ask(config, asked(4, 3))
+        ask(config, asked(4, 3))
+        seeds = [seen.body["seed"] for seen in stub.seen]
+    assert seeds[:12] == seeds[12:] and len(set(seeds)) == 12 and all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_a_base_model_gets_text_and_stops():  # traps.md 2.26
+    stop = ("\n\nQ:", "\n\nA:", "\n\nX:", "\n\nY:", "\n\nZ:")
+
+    def answer(body, number):
+        return reply(body, [text_for(number_in(body)) + "\n\nZ: more\n\nQ: and more"])
+
+    with serve(answer) as stub:
+        got, facts = ask(config_of(stub.url), asked(3, chat=False), stop)
+    assert {seen.path for seen in stub.seen} == {"/completions"} and stub.seen[0].body["prompt"].startswith("Question")
+    assert all(seen.body["stop"] == list(stop[:4]) for seen in stub.seen)
+    assert [one.text for one in sorted(got, key=str)] == [text_for(number) for number in (1, 2, 3)]
+    assert facts["endpoints"] == ["/completions"] and {one.finish_reason for one in got} == {"stop"}
+
+
+def test_refused_fields_are_left_out_once_and_said(capsys):  # traps.md 2.28
+    def answer(body, number):
+        for name, words in (
+            ("max_tokens", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+            ("stop", "Unrecognized request argument supplied: stop"),
+            ("presence_penalty", "no penalties"),
+        ):
+            if name in body:
+                return error(400, words, param=name if name == "presence_penalty" else None)
+        extra = [{"loc": ["body", name], "msg": "Extra inputs are not permitted", "input": body} for name in NOT_OPENAI]
+        if "min_p" in body:
+            return Reply({"detail": extra}, 422)
+        return reply(body, [text_for(number_in(body)) + "\n\nQ: more"])
+
+    with serve(answer) as stub:
+        got, facts = ask(config_of(stub.url, concurrency=1), asked(5, chat=False), ("\n\nQ:",))
+    assert len(stub.seen) == 5 + 4  # each refusal once
+    assert {one.text for one in got} == {text_for(number) for number in range(1, 6)}
+    assert set(facts["dropped_fields"]) == {"max_tokens", "stop", "presence_penalty", *NOT_OPENAI}
+    assert facts["sampling"]["max_completion_tokens"] == 512 and "max_tokens" not in facts["sampling"]
+    assert not facts["retries"] and "does not take stop; left out" in capsys.readouterr().out
+
+
+def test_a_field_that_matters_is_never_left_out():  # traps.md 2.28, 2.16
+    def only_one(body, number):
+        if body.get("temperature", 1) != 1 or "temperature" in body:
+            return error(400, "Unsupported value: 'temperature' is fixed at 1 for this model.", param="temperature")
+        return reply(body)
+
+    with serve(only_one) as stub:
+        with pytest.raises(SamplerError, match=r"temperature: the server does not take 0.0.*\n.*set temperature to"):
+            ask(config_of(stub.url), asked(2))
+        got, facts = ask(config_of(stub.url, temperature=1), asked(2))
+        assert len(got) == 2 and "temperature" in facts["dropped_fields"]
+    refused = pytest.raises(SamplerError, match="top_k: the server does not take 20")
+    with serve(lambda body, number: error(400, "unknown field `top_k`")) as stub, refused:
+        ask(config_of(stub.url, temperature=1, top_k=20), asked(2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (error(400, "maximum context length is 2048 tokens, reduce max_tokens"), "Lower max_new_tokens"),
+        (error(400, "max_tokens=5000 cannot be greater than max_model_len=1024"), "Lower max_new_tokens"),
+        (error(400, "you must provide a chat template"), "chat_template: plain"),
+        (error(401, "bad key"), "OPENAI_API_KEY.*is not set, so a placeholder was sent"),
+        (error(403, "no access"), "OPENAI_API_KEY"),
+        (error(404, "no such model"), "no such model\n.*model and base_url.*\n.*models: stub-1"),
+        (error(429, "You exceeded your current quota", code="insufficient_quota"), "add credit"),
+        (error(402, "Insufficient credits"), "add credit"),
+        (error(501, "not here"), "not here"),
+    ],
+)
+def test_a_refusal_ends_the_run_at_once_in_the_servers_words(answer, said):
+    with serve(lambda body, number: answer) as stub:
+        with pytest.raises(SamplerError, match=said):
+            ask(config_of(stub.url, concurrency=2), asked(50))
+        assert len(stub.seen) <= 2  # one try a worker
+
+
+# ---- what comes back
+
+
+def test_what_a_choice_may_hold():  # traps.md 4.37, 2.11
+    message = {"reasoning_content": "5 + 5 is #### 10"}
+    chunks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "It is 3"}]
+    answers = {
+        1: lambda body: reply(body, [None], "content_filter"),
+        2: lambda body: reply(body, ["#### 2"], **message),
+        3: lambda body: reply(body, [chunks], "length"),
+        4: lambda body: reply(body, [None], refusal="I will not"),
+        5: lambda body: error(400, "the prompt was filtered", code="content_filter"),
+    }
+    with serve(lambda body, number: answers[number_in(body)](body)) as stub:
+        got, _ = ask(config_of(stub.url), asked(5))
+    found = [(one.text, one.finish_reason, one.reasoning) for one in sorted(got, key=lambda one: one.problem_id)]
+    assert found == [
+        ("", "content_filter", None), ("#### 2", "stop", "5 + 5 is #### 10"), ("It is 3", "length", "hm"),
+        ("I will not", "stop", None), ("", "content_filter", None),
+    ]  # fmt: skip
+    assert not [one.error for one in got if one.error]
+
+
+def test_a_stop_inside_reasoning_cuts_nothing():  # traps.md 2.11
+    thought = "<think>Like this:\n\nQ: 1 + 1?\nA: 2</think>"
+
+    def answer(body, number):
+        whole = f"{thought}#### {number_in(body)}\n\nQ: more"
+        return reply(body, [whole.split(body["stop"][0])[0] if "stop" in body else whole])
+
+    with serve(answer) as stub:
+        got, facts = ask(config_of(stub.url), asked(3, chat=False), ("\n\nQ:",))
+    assert sorted(one.text for one in got) == [f"{thought}#### {number}" for number in (1, 2, 3)]
+    assert "reasoning" in facts["dropped_fields"]["stop"]
+
+
+def test_tokens_add_up_to_what_is_billed():
+    texts = ["#### 1", "a much longer text " * 9, "", None, "short"]
+    with serve(lambda body, number: reply(body, texts)) as stub:
+        got, _ = ask(config_of(stub.url, n_samples=5, temperature=1), asked(1, 5))
+    got.sort(key=lambda one: one.sample_index)
+    assert len(stub.seen) == 1 and stub.seen[0].body["n"] == 5
+    assert [one.prompt_tokens for one in got] == [50, 0, 0, 0, 0]
+    assert sum(one.completion_tokens for one in got) == 36
+    assert max(got, key=lambda one: one.completion_tokens).sample_index == 1
+    assert all(one.seconds > 0 for one in got)
+
+
+def test_a_server_that_gives_one_choice_is_asked_for_one():
+    one_choice = {"n": 1}
+    with serve(lambda body, number: reply(body | one_choice)) as stub:
+        got, facts = ask(config_of(stub.url, n_samples=8, temperature=1), asked(12, 8))
+    assert keys(got) == keys(Sample(one.problem.id, one.sample_index, "") for one in asked(12, 8))
+    assert len(stub.seen) == 12 * 8 and facts["several_choices_at_once"].startswith("no")
+    assert sum("n" in seen.body for seen in stub.seen) < 40
+
+
+def test_a_server_that_counts_one_choice_of_several_is_asked_for_one():  # as llama.cpp's does
+    def answer(body, number):
+        good = reply(body)
+        good.body |= {"timings": {"predicted_n": 8}, "usage": {"prompt_tokens": 50, "completion_tokens": 8}}
+        return good
+
+    with serve(answer) as stub:
+        got, facts = ask(config_of(stub.url, n_samples=4, temperature=1, concurrency=1), asked(3, 4))
+    assert len(got) == 12 and len(stub.seen) == 1 + 8 and "one choice only" in facts["dropped_fields"]["n"]
+    assert Counter(one.completion_tokens for one in got) == {None: 4, 8: 8}
+
+
+# ---- how it runs
+
+
+def test_it_runs_inside_a_running_event_loop_and_twice():
+    with serve(lambda body, number: reply(body)) as stub:
+        sampler = openai.OpenAISampler(config_of(stub.url))
+
+        async def cell() -> int:
+            return sum(len(batch) for _ in range(2) for batch in sampler.sample(iter(asked(20)), ()))
+
+        assert asyncio.run(cell()) == 40 and not crew()
+
+
+def test_requests_are_taken_as_needed_and_finished_when_they_end():
+    taken = []
+
+    def requests():
+        for request in asked(500):
+            taken.append(threading.current_thread())
+            yield request
+            if len(taken) == 300:
+                return  # the budget is spent
+
+    go = threading.Event()
+    with serve(lambda body, number: reply(body)) as stub:
+        answer, stub.answer = stub.answer, lambda body, number: go.wait(60) and answer(body, number)
+        stream = openai.OpenAISampler(config_of(stub.url, concurrency=8)).sample(requests(), ())
+        first = threading.Thread(target=lambda: next(stream))
+        first.start()
+        while not stub.seen:
+            time.sleep(0.01)
+        assert len(taken) <= 16  # those under way, and as many ahead
+        go.set()
+        first.join()
+        assert sum(len(batch) for batch in stream) > 0
+    assert len(taken) == len(stub.seen) == 300
+
+
+def test_ctrl_c_hands_on_what_arrived(recwarn, caplog):
+    def answer(body, number):
+        good = reply(body)
+        good.fault = "hang" if number_in(body) > 10 else None
+        if number_in(body) == 14:
+            os.kill(os.getpid(), signal.SIGINT)
+        return good
+
+    got = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with serve(answer) as stub, pytest.raises(KeyboardInterrupt):
+            for batch in openai.OpenAISampler(config_of(stub.url)).sample(iter(asked(100)), ()):
+                got += batch
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert {one.problem_id for one in got} == {f"test-{number:04d}" for number in range(1, 11)}
+    assert len(stub.seen) == 14 and not crew()
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+    assert not [one for one in recwarn if issubclass(one.category, ResourceWarning | RuntimeWarning)]
+
+
+def test_closing_early_leaves_nothing_behind(caplog):
+    def answer(body, number):
+        good = reply(body)
+        good.fault = "hang" if number_in(body) > 10 else None
+        return good
+
+    with serve(answer) as stub:
+        stream = openai.OpenAISampler(config_of(stub.url)).sample(iter(asked(100)), ())
+        assert next(stream)
+        assert crew()
+        stream.close()
+        assert not crew()
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+def test_an_interrupt_of_the_caller_repeats_nothing():
+    with serve(lambda body, number: reply(body)) as stub:
+        stream = openai.OpenAISampler(config_of(stub.url)).sample(iter(asked(3)), ())
+        got = next(stream)
+        try:
+            while True:
+                got += stream.throw(KeyboardInterrupt) if len(got) < 3 else next(stream)
+        except (KeyboardInterrupt, StopIteration):
+            pass
+    assert max(keys(got).values()) == 1 and not crew()
+
+
+def test_an_error_of_the_requests_is_raised_after_what_arrived():
+    def requests():
+        yield from asked(3)
+        time.sleep(0.2)
+        raise ValueError("no prompt")
+
+    with serve(lambda body, number: reply(body)) as stub:
+        got = []
+        with pytest.raises(ValueError, match="no prompt"):
+            for batch in openai.OpenAISampler(config_of(stub.url, concurrency=1)).sample(requests(), ()):
+                got += batch
+    assert not crew()
+
+
+# ---- the key
+
+
+def test_a_missing_or_odd_key(monkeypatch):
+    with pytest.raises(SamplerError, match="OPENAI_API_KEY is not set; export OPENAI_API_KEY"):
+        openai.OpenAISampler(config_of(None))
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\nmore")
+    with pytest.raises(SamplerError, match="OPENAI_API_KEY holds is no key") as caught:
+        openai.OpenAISampler(config_of(None))
+    assert "secret" not in str(caught.value)
+
+
+def test_the_key_is_hidden_in_what_servers_say():
+    for text in (
+        f"Incorrect API key provided: {KEY}.", "Incorrect API key provided: sk-s****************CRET.",
+        f"{{'Authorization': 'Bearer {KEY}'}}", f"x-api-key: {KEY}", f"bearer {KEY[:10]}", "key sk-proj-abcdefgh",
+    ):  # fmt: skip
+        hidden = wire.redacted(text, KEY)
+        assert "[hidden]" in hidden and not any(part in hidden for part in ("secret", "CRET", "sk-s", "abcdefgh"))
+    assert wire.redacted("the key is no-key, not nokeyed", "key") == "the [hidden] is no-[hidden], not nokeyed"
+
+
+def test_the_key_is_in_no_file_log_or_exception(tmp_path, monkeypatch, caplog, capsys):  # traps.md 4.18
+    monkeypatch.setenv("STUB_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+
+    def answer(body, number):
+        assert stub.seen[number].headers["Authorization"] == f"Bearer {KEY}"
+        if number % 3 == 0:
+            return error(503, f"echo {dict(stub.seen[number].headers)}")
+        return reply(body)
+
+    with serve(answer) as stub:
+        values = {"api_key_env": "STUB_KEY", "dataset": "classroom", "limit": 12, "outputs_dir": str(tmp_path)}
+        config = config_of(stub.url, max_retries=0, **values)
+        source, problems = data.load_for(config)
+        run = sampling.begin(config, source, problems)
+        done = sampling.fill(run, config, problems, prompts.prompt_for(config, problems))
+        assert done.failed and done.generated
+        stub.answer = lambda body, number: error(401, f"wrong key: {KEY}, sent as Bearer {KEY}")
+        with pytest.raises(SamplerError, match="STUB_KEY.*holds a key that the server refuses") as caught:
+            sampling.fill(run, config, problems, prompts.prompt_for(config, problems))
+        notebook = papermill(tmp_path, config)
+    assert "[hidden]" in (run.folder / "samples.jsonl").read_text()
+    assert "SamplerError" in notebook and "holds a key that the server refuses" in notebook
+    files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    shown = [capsys.readouterr().out, str(caught.value), repr(caught.value), caplog.text, notebook]
+    shown += [repr(vars(openai.OpenAISampler(config)))]
+    assert len(files) > 5 and any(record.name.startswith(("openai", "httpx")) for record in caplog.records)
+    for text in [*files, *(one.encode() for one in shown)]:
+        assert b"0123456789" not in text and b"sk-secret" not in text
+
+
+def papermill(folder, config: RunConfig) -> str:
+    """What papermill, the executed notebook and its HTML show of a run whose key is refused."""
+    file = folder / "out.ipynb"
+    (folder / "run.yaml").write_text(json.dumps(config.model_dump(exclude_defaults=True)))
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "-k", "python3", "--log-output", "-f"]
+    notebook = str(ROOT / "notebooks/02_sample.ipynb")
+    with_logs = os.environ | {"OPENAI_LOG": "debug"}
+    ran = subprocess.run(
+        [*command, str(folder / "run.yaml"), notebook, str(file)], env=with_logs, capture_output=True, text=True
+    )
+    assert ran.returncode != 0
+    from nbconvert import HTMLExporter
+
+    (folder / "out.html").write_text(HTMLExporter().from_filename(str(file))[0])
+    return ran.stdout + ran.stderr + file.read_text()

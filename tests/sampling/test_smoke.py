@@ -1,0 +1,62 @@
+"""The probe before a long run: each fault is found, sound completions raise nothing."""
+
+import pytest
+
+from gsm8k_nb.prompts import FORMATS
+from gsm8k_nb.records import Sample
+from gsm8k_nb.sampling import smoke
+
+GOOD = "She has 3 + 4 = 7 apples.\nShe eats 2, so 7 - 2 = 5 are left.\n#### 5"
+
+
+def samples(*texts: str, finish: str = "stop", tokens: int = 40) -> list[Sample]:
+    return [Sample(f"test-{i:04d}", 0, text, finish, None, 90, tokens) for i, text in enumerate(texts)]
+
+
+def found(*texts: str, form: str = "zero_shot", chat: bool = True, **changes) -> dict[str, smoke.Finding]:
+    return {one.name: one for one in smoke.look(samples(*texts, **changes), FORMATS[form], chat)}
+
+
+def test_sound_completions_raise_nothing():
+    assert found(GOOD, GOOD, GOOD) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "changes"),
+    [
+        ("empty", "  \n", {}),
+        ("short", "#### 5", {"tokens": 3}),  # traps.md 2.9
+        ("cut", GOOD, {"finish": "length"}),  # traps.md 2.12, 2.26
+        ("no_form", "So the answer is 5.", {}),  # traps.md 2.4
+        ("runs_on", GOOD + "\n\nQuestion: Tom has 3 cats. How many", {}),  # traps.md 2.8
+        ("runs_on", GOOD + "\nQ: Tom has 3 cats", {}),
+        ("marks", GOOD + "<|im_end|>\n<|im_start|>user", {}),  # traps.md 2.3
+        ("marks", "[INST] " + GOOD, {}),
+        ("repeats", GOOD + "\nThe answer is 5." * 9, {}),  # traps.md 2.25, 2.29
+    ],
+)
+def test_each_fault_is_found_with_its_texts(name, text, changes):
+    finding = found(text, text, **changes)[name]
+    assert (finding.count, finding.of) == (2, 2) and finding.texts == (text, text)
+    assert str(finding).startswith("2 of the first 2 completions")
+
+
+def test_a_single_odd_text_among_many_is_no_finding():
+    assert found(*[GOOD] * 7, "no") == {}
+
+
+def test_advice_names_the_other_template_setting():  # traps.md 2.26: a base model behind a chat template
+    cut = {"finish": "length"}
+    assert "chat_template: plain" in found(GOOD, chat=True, **cut)["cut"].advice
+    assert "chat_template: template" in found(GOOD, chat=False, **cut)["cut"].advice
+
+
+def test_failed_requests_are_named_and_not_judged():
+    failed = Sample("test-0000", 0, None, error="503 overloaded")
+    [finding] = smoke.look([failed, *samples(GOOD)], FORMATS["zero_shot"], True)
+    assert str(finding) == "1 of the first 2 requests failed: 503 overloaded"
+
+
+@pytest.mark.parametrize("text", [GOOD, "", "7 7 7", "ha ha ha", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10", "#### 1000000000000"])
+def test_ordinary_text_is_no_loop(text):
+    assert not smoke.degenerate(text)
