@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from gsm8k_nb import answers, data, sampling, summary
+from gsm8k_nb import data, sampling, summary
+from gsm8k_nb.answers import rules as answer_rules
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.reporting import page as report
@@ -156,8 +157,8 @@ def test_a_rule_that_fails_on_a_text_is_counted_listed_and_ends_nothing(problems
     def breaks(text):
         return int("9" * 5000) if "loop" in text else None
 
-    broken = answers.RULES["official"].__class__("official", "fails on a loop", "here", breaks)
-    monkeypatch.setattr(answers, "RULES", answers.RULES | {"official": broken})
+    broken = answer_rules.RULES["official"].__class__("official", "fails on a loop", "here", breaks)
+    monkeypatch.setattr(answer_rules, "RULES", answer_rules.RULES | {"official": broken})
     texts = [["#### 5"], ["a loop #### 48"], ["a loop"], ["no"]]
     results = results_of(problems, texts, tmp_path, headline_rule="official", rules="both")
     rules = results.metrics["rules"]

@@ -7,8 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gsm8k_nb import answers
-from gsm8k_nb.answers import RULES, Verdict, extract, judge, math_verify_process, verdict
+from gsm8k_nb.answers import RULES, Verdict, extract, judge, math_verify_process, rules, verdict
 from gsm8k_nb.answers.peers import PEER_RULES, Rule
 
 # (rule, completion, gold, the number read, whether the rule calls it right)
@@ -239,14 +238,14 @@ def failing(error):
     ],
 )
 def test_a_rule_that_fails_on_a_text_has_read_no_answer_and_says_why(error, name, monkeypatch):
-    monkeypatch.setattr(answers, "RULES", {"strict": failing(error)})
+    monkeypatch.setattr(rules, "RULES", {"strict": failing(error)})
     assert verdict("#### 18", 18, "strict") == Verdict(None, False, name)
     assert extract("#### 18", "strict") is None
 
 
 def test_an_interrupt_or_a_missing_package_is_no_failure_of_a_rule(monkeypatch):
     for error in (KeyboardInterrupt(), ModuleNotFoundError("no such package")):
-        monkeypatch.setattr(answers, "RULES", {"strict": failing(error)})
+        monkeypatch.setattr(rules, "RULES", {"strict": failing(error)})
         with pytest.raises(type(error)):
             verdict("#### 18", 18, "strict")
 
