@@ -10,8 +10,6 @@ r"""A paper's appendix from finished runs: LaTeX, CSV and Markdown tables, and w
 ``booktabs`` and ``graphicx``; each file in ``tables/`` can be input on its own into another paper.
 """
 
-import re
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,18 +20,11 @@ from IPython.display import HTML
 from gsm8k_nb import __version__
 from gsm8k_nb.comparing import Comparison, System, best_group, conclusion, p_number, points
 from gsm8k_nb.comparing import tables as compare_tables
-from gsm8k_nb.reporting.page import escape, preformatted, save_figure
+from gsm8k_nb.reporting.files import csv_text, latex, markdown, save_figure
+from gsm8k_nb.reporting.page import escape, preformatted
 from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import manifest
 
-_BREAK = "\N{ZERO WIDTH SPACE}"  # where a long name may go on in the next line
-_LATEX = {
-    _BREAK: r"\allowbreak{}",
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"": "': "", '"': "''", "`": r"\textasciigrave{}", "\N{MINUS SIGN}": "$-$", "±": r"$\pm$",
-    "\N{EN DASH}": "--", "\N{EM DASH}": "---", "×": r"$\times$",
-}  # fmt: skip
 STATED = (  # protocol field -> how a note states it
     ("metric", "{}"), ("shots", "{} exemplars"), ("prompt", "prompt {}"),
     ("temperature", "temperature {:g}"), ("top_p", "top-p {:g}"), ("top_k", "top-k {}"),
@@ -205,30 +196,11 @@ def _cells(table: PaperTable, escaped: Callable[[str], str], bold: str) -> list[
     ]  # fmt: skip
 
 
-def latex(text: str) -> str:
-    """Text for LaTeX: special characters escaped, long words allowed to break, other scripts by code point."""
-    broken = re.sub(r"(?<=\w)(_|[/.](?=[A-Za-z]))(?=\w)", rf"\1{_BREAK}", text)
-    broken = re.sub(r"[A-Za-z0-9]{12}(?=[A-Za-z0-9]{6})", rf"\g<0>{_BREAK}", broken)
-    return "".join(_LATEX.get(one) or (one if _typesets(one) else f"[U+{ord(one):04X}]") for one in broken)
-
-
-def _typesets(character: str) -> bool:
-    """Whether any LaTeX sets this character, whatever the fonts: ASCII and letters with a plain accent."""
-    if character.isascii():
-        return character.isprintable() or character == "\n"
-    accented = unicodedata.decomposition(character)[:1] not in ("", "<")
-    return accented and ord(character) < 0x180 and "OGONEK" not in unicodedata.name(character, "OGONEK")
-
-
 def to_markdown(table: PaperTable) -> str:
     """A table in GitHub's Markdown, bold where the LaTeX is, with caption and note."""
     rule = [{"l": "---", "r": "---:", "c": ":---:"}[letter] for letter in table.align]
-    lines = ["| " + " | ".join(row) + " |" for row in [table.heading, rule, *_cells(table, _pipe, "**{}**")]]
-    return "\n".join([f"{_pipe(table.caption)}", "", *lines, "", _pipe(table.note)]) + "\n"
-
-
-def _pipe(text: str) -> str:
-    return re.sub(r"([\\|*_<>`\[\]])", r"\\\1", text.replace("\n", " "))
+    lines = ["| " + " | ".join(row) + " |" for row in [table.heading, rule, *_cells(table, markdown, "**{}**")]]
+    return "\n".join([f"{markdown(table.caption)}", "", *lines, "", markdown(table.note)]) + "\n"
 
 
 def to_frame(table: PaperTable) -> pd.DataFrame:
@@ -379,12 +351,12 @@ def save(found: Comparison) -> pd.DataFrame:
     for table, numbers in made:
         out.write_text(f"paper/{table.name}.tex", to_latex(table))
         out.write_text(f"paper/{table.name}.md", to_markdown(table))
-        out.write_text(f"paper/{table.name}.csv", numbers.to_csv())
+        out.write_text(f"paper/{table.name}.csv", csv_text(numbers))
     shown = compare_tables.FIGURES if found.pairs else {}
     for name, (draw, _) in shown.items():
         save_figure(out, name, draw(found))
     lines = statement(found)
-    out.write_text("paper/statement.md", "\n\n".join(map(_pipe, lines)) + "\n")
+    out.write_text("paper/statement.md", "\n\n".join(map(markdown, lines)) + "\n")
     out.write_text("paper/statement.tex", "\n\n".join(map(latex, lines)) + "\n")
     out.write_text("appendix.tex", article(found, [table.name for table, _ in made], list(shown)))
     return compare_tables.written(out.folder)

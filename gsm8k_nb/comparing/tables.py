@@ -30,7 +30,8 @@ from gsm8k_nb.comparing import (
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.reporting import figures, published
 from gsm8k_nb.reporting import page as report
-from gsm8k_nb.reporting.page import escape, preformatted, save_figure, save_table, table_html
+from gsm8k_nb.reporting.files import csv_text, markdown, save_figure, save_table
+from gsm8k_nb.reporting.page import escape, preformatted, table_html
 from gsm8k_nb.runs import Run
 
 N_IDS = 10  # ids named in a table of what was left out
@@ -325,14 +326,14 @@ def save(found: Comparison) -> pd.DataFrame:
         table = make(found)
         table = table.assign(unlike=", ".join(found.unlike)) if found.unlike else table
         if name == "solved_by_one":  # whole questions: data, not a table to print
-            out.write_text(f"tables/{name}.csv", table.to_csv())
+            out.write_text(f"tables/{name}.csv", csv_text(table))
         else:
             save_table(out, name, table)
     for name, (make, _) in FIGURES.items():
         if found.pairs:
             save_figure(out, name, make(found))
     lines = [conclusion(found, pair) for pair in found.pairs]
-    out.write_text("conclusions.md", "\n\n".join(filter(None, [banner(found), *lines])) + "\n")
+    out.write_text("conclusions.md", "\n\n".join(map(markdown, filter(None, [banner(found), *lines]))) + "\n")
     return written(out.folder)
 
 

@@ -10,7 +10,6 @@ shows as the characters it is made of.
 import base64
 import hashlib
 import html
-import io
 import json
 import math
 import os
@@ -28,6 +27,7 @@ from gsm8k_nb import __version__
 from gsm8k_nb.config import ConfigError, RunConfig, read_parameters
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import browser, chromium, figures, published, tables
+from gsm8k_nb.reporting.files import csv_text, figure_bytes, save_figure, save_table
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
 from gsm8k_nb.texts import visible
@@ -54,6 +54,9 @@ TABLES = {
 
 def save(results: Results) -> Path:
     """Write every table (CSV, LaTeX), every figure (PNG, PDF) and ``report.html``; returns the report's path."""
+    made = results.run.read_json("manifest.json")
+    if made:  # "complete" is written last: from here on, until all is there, the manifest does not say it
+        results.run.write_json("manifest.json", made | {"status": "reporting"})
     shown = run_tables(results)
     for name, table in shown.items():
         save_table(results.run, name, table)
@@ -63,8 +66,7 @@ def save(results: Results) -> Path:
         save_figure(results.run, name, figure)
         images[name] = (svg(figure, name), text)
     page = results.run.write_text("report.html", render_html(results, shown, images))
-    made = results.run.read_json("manifest.json")
-    if made:  # the last thing written: a manifest that says complete means that everything else is there
+    if made:
         failed = results.metrics["health"]["failed"]
         results.run.write_json("manifest.json", made | {"status": "incomplete" if failed else "complete"})
     return page
@@ -91,48 +93,15 @@ def beside_published(results: Results) -> pd.DataFrame:
     return published.beside(results.metrics, results.config.model).set_index("model")
 
 
-def save_table(run: Run, name: str, table: pd.DataFrame) -> None:
-    """``tables/NAME.csv`` and ``.tex``, the latter with every special character escaped."""
-    run.write_text(f"tables/{name}.csv", csv_text(table))
-    escaped = table.reset_index().map(lambda cell: " ".join(visible(str(cell)).split()))
-    styled = escaped.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
-    run.write_text(f"tables/{name}.tex", styled.to_latex(hrules=True))
-
-
-def csv_text(table: pd.DataFrame) -> str:
-    """A table as CSV that neither a terminal nor a spreadsheet acts on.
-
-    Control characters are shown; a cell of a ``text`` column that a spreadsheet would take for a formula gets an
-    apostrophe before it.
-    """
-    shown = table.map(_visible)
-    if "text" in shown:
-        shown["text"] = shown["text"].map(lambda cell: f"'{cell}" if str(cell).startswith(tuple("=+-@\t")) else cell)
-    return shown.to_csv()
-
-
-def save_figure(run: Run, name: str, figure: Figure) -> None:
-    """``figures/NAME.png`` and ``.pdf``."""
-    folder = run.folder / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    # Without the date of the day, so that the same results give the same file.
-    figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
-    figure.savefig(folder / f"{name}.png")
-
-
 def svg(figure: Figure, name: str) -> str:
     """A figure as SVG in base64: sharp at every size. ``name`` stands for the random part of the ids inside."""
-    buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return base64.b64encode(buffer.getvalue()).decode()
+        return base64.b64encode(figure_bytes(figure, "svg")).decode()
 
 
 def show_figure(figure: Figure, alt: str) -> HTML:
     """A figure for a notebook's output, with alternative text for those who cannot see it."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    data = base64.b64encode(buffer.getvalue()).decode()
+    data = base64.b64encode(figure_bytes(figure, "png")).decode()
     return HTML(f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" style="max-width: 640px">')
 
 

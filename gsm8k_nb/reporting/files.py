@@ -1,0 +1,106 @@
+r"""Tables and figures as files: one writer for each format. A figure is drawn in memory, so no half of one is written.
+
+A cell is text of models, labels and data files, so nothing in it acts: not on a terminal, not in a spreadsheet, not in
+LaTeX, not in Markdown.
+
+    >>> csv_cell('=HYPERLINK("http://x")'), csv_cell("-1")
+    ('\'=HYPERLINK("http://x")', '-1')
+    >>> latex("50% of a_b"), markdown("a|b <img src=x>")
+    ('50\\% of a\\_\\allowbreak{}b', 'a\\|b \\<img src=x>')
+"""
+
+import io
+import re
+import unicodedata
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from gsm8k_nb.runs import Run
+from gsm8k_nb.texts import visible
+
+_BREAK = "\N{ZERO WIDTH SPACE}"  # where a long word may go on in the next line
+_LATEX = {
+    _BREAK: r"\allowbreak{}",
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "\N{MINUS SIGN}": "$-$", "±": r"$\pm$",
+    "\N{EN DASH}": "--", "\N{EM DASH}": "---", "×": r"$\times$",
+}  # fmt: skip
+# What a spreadsheet takes for the beginning of a formula, its full-width forms and leading blanks included.
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?\d[\d,.]*%?")
+# Marks that act anywhere in a line; a tag or a reference; and what makes a list, a heading or a rule of a line.
+_MARKDOWN = re.compile(
+    r"[\\`*_\[\]|~$]|<(?=[A-Za-z/!?])|&(?=#|\w+;)|^(?:>|[-+#](?=[-#\s]|$))|(?:(?<=^\d)|(?<=^\d\d))[.)](?=\s|$)"
+)
+
+
+def save_figure(run: Run, name: str, figure: Figure) -> None:
+    """``figures/NAME.png`` and ``.pdf``."""
+    for kind in ("pdf", "png"):
+        run.write_bytes(f"figures/{name}.{kind}", figure_bytes(figure, kind))
+
+
+def figure_bytes(figure: Figure, kind: str) -> bytes:
+    """A figure as ``png``, ``pdf`` or ``svg``, without the date of the day: the same results give the same bytes."""
+    buffer = io.BytesIO()
+    dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    figure.savefig(buffer, format=kind, metadata=dated.get(kind))
+    return buffer.getvalue()
+
+
+def save_table(run: Run, name: str, table: pd.DataFrame) -> None:
+    """``tables/NAME.csv`` and ``.tex``."""
+    run.write_text(f"tables/{name}.csv", csv_text(table))
+    run.write_text(f"tables/{name}.tex", latex_tabular(table))
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """A table as CSV that neither a terminal nor a spreadsheet acts on; its index is its first columns."""
+    return _escaped(table, csv_cell).to_csv(index=False)
+
+
+def csv_cell(value: Any) -> Any:
+    """Text with its control characters shown, and an apostrophe before what a spreadsheet would calculate."""
+    if not isinstance(value, str):
+        return value
+    acts = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
+    return visible(f"'{value}" if acts else value)
+
+
+def latex_tabular(table: pd.DataFrame, align: str | None = None) -> str:
+    """A table as a ``tabular`` with the rules of booktabs, every cell escaped; its index is its first columns."""
+    shown = _escaped(table, _latex_cell)
+    return shown.style.hide(axis="index").to_latex(hrules=True, column_format=align)
+
+
+def _latex_cell(value: Any) -> str:
+    text = latex(" ".join(str(value).split()))
+    return f"{{}}{text}" if text[:1] in ("[", "*") else text  # which the end of the row before would take for its own
+
+
+def latex(text: str) -> str:
+    """Text for LaTeX: special characters escaped, long words allowed to break, other scripts by code point."""
+    broken = re.sub(r"(?<=\w)(_|[/.](?=[A-Za-z]))(?=\w)", rf"\1{_BREAK}", visible(text))
+    broken = re.sub(r"[A-Za-z0-9]{12}(?=[A-Za-z0-9]{6})", rf"\g<0>{_BREAK}", broken)
+    return "".join(_LATEX.get(one) or (one if _typesets(one) else f"[U+{ord(one):04X}]") for one in broken)
+
+
+def _typesets(character: str) -> bool:
+    """Whether any LaTeX sets this character, whatever the fonts: ASCII and letters with a plain accent."""
+    if character.isascii():
+        return character.isprintable() or character == "\n"
+    accented = unicodedata.decomposition(character)[:1] not in ("", "<")
+    return accented and ord(character) < 0x180 and "OGONEK" not in unicodedata.name(character, "OGONEK")
+
+
+def markdown(text: str) -> str:
+    """Text for one paragraph or cell of Markdown: no markup, HTML, entity or mathematics of it acts."""
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible(text).split()))
+
+
+def _escaped(table: pd.DataFrame, escape: Any) -> pd.DataFrame:
+    flat = table.reset_index(allow_duplicates=True).astype(object)
+    return flat.map(escape).set_axis([escape(str(name)) for name in flat.columns], axis=1)
