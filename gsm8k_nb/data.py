@@ -69,9 +69,25 @@ def load(
 
 
 def load_for(config: RunConfig) -> tuple[Dataset, list[Problem]]:
-    """The data set that a run's parameters name, and the problems of it that the run uses."""
+    """The data set that a run's parameters name, and the problems of it that the run uses.
+
+    A replay of a run folder is of the problems of that run: it has no completions of others.
+    """
     dataset = open_dataset(config.dataset, config=config.dataset_config, split=config.split, path=config.data_path)
-    return dataset, choose(dataset.problems, config.limit, config.shuffle, config.seed)
+    problems, replayed = dataset.problems, _replayed_ids(config)
+    if replayed is not None:
+        problems = [problem for problem in problems if problem.id in replayed]
+    return dataset, choose(problems, config.limit, config.shuffle, config.seed)
+
+
+def _replayed_ids(config: RunConfig) -> set[str] | None:
+    """The ids of the problems of the run folder that is replayed, or None where none is."""
+    if config.sampler != "replay":
+        return None
+    file = find_path(config.replay_path or "", "replay_path") / "problems.jsonl"
+    if not file.is_file():
+        return None
+    return {json.loads(line)["id"] for line in file.read_text(encoding="utf-8").splitlines() if line.strip()}
 
 
 def open_dataset(

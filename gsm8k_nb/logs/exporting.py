@@ -21,7 +21,7 @@ from gsm8k_nb import __version__, summary
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import HUB_ID
-from gsm8k_nb.logs import LogError
+from gsm8k_nb.logs.log import LogError
 from gsm8k_nb.runs import Run
 from gsm8k_nb.scoring import DEFAULT_RULES
 from gsm8k_nb.summary import Results

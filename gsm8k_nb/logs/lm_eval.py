@@ -1,109 +1,161 @@
-"""lm-evaluation-harness: ``samples_TASK_TIME.jsonl``, and the ``results_TIME.json`` that it writes beside it.
+"""lm-evaluation-harness, since 0.4.0: samples of a task, and the ``results_TIME.json`` that it writes beside them.
 
-A row of the first is one problem under one filter; a task with two filters has two rows a problem, with the same texts:
+A row is one problem under one filter; a task with two filters has two rows a problem, with the same texts:
 
     {"doc_id": 0, "doc": {"question": "..."}, "arguments": {"gen_args_0": {"arg_0": "Q: ...", "arg_1": {...}}},
      "resps": [[" She sells ... The answer is 18."]], "filter": "strict-match", "exact_match": 1.0, ...}
 
-The rows state how the texts were sampled; model, version and number of exemplars stand in the second file alone.
+Up to 0.4.6 a row does not name its filter: it is told by its turn. Up to 0.4.2 the arguments are a list, and the rows
+one JSON list. A filter that lets the texts vote (``maj@8``) says nothing of a single text: its verdict is of the vote.
 """
 
-import json
 import re
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
-from gsm8k_nb.logs import Entry, Log, LogError, sampling_fields, verdicts
+from gsm8k_nb.logs.files import Row, Source
+from gsm8k_nb.logs.formats import Format, pick
+from gsm8k_nb.logs.log import LogError, verdict
 
-TOOL = "lm-eval"
-_NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
-_RULES = (  # what a filter's pattern holds -> the rule that repeats it
-    ("#### ", "lm_eval_strict"),
-    ("The final answer is ", "lm_eval_llama_strict"),
-    ("The answer is ", "lm_eval_cot_strict"),
-    ("[$0-9.,]{2,}", "lm_eval_flexible"),
-)
-
-
-def recognises(row: dict[str, Any]) -> bool:
-    return {"doc_id", "doc", "resps", "arguments"} <= set(row)
+_RULES = {  # a filter's pattern and which of its matches it takes -> the rule that repeats it
+    (r"#### (\-?[0-9\.\,]+)", 0): "lm_eval_strict",
+    (r"The answer is (\-?[0-9\.\,]+).", 0): "lm_eval_cot_strict",
+    (r"The final answer is ((-?[$0-9.,]{2,})|(-?[0-9]+))", -1): "lm_eval_llama_strict",
+    (r"(-?[$0-9.,]{2,})|(-?[0-9]+)", -1): "lm_eval_flexible",
+}
+_CHAT_SERVERS = ("local-chat-completions", "openai-chat-completions", "anthropic-chat-completions")
+_NO_SCORES = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
 
 
-def read(path: Path, rows: list[dict[str, Any]]) -> Log:
-    """The log of one task. LogError where a row is malformed."""
-    name = _NAME.fullmatch(path.name)
-    results = _results(path, name["time"]) if name else {}
-    task = name["task"] if name else None
-    settings = results.get("configs", {}).get(task, {})
-    return Log(
-        TOOL,
-        _entries(rows, path.name),
-        model=results.get("model_name"),
-        task=task,
-        version=results.get("lm_eval_version"),
-        stated=_stated(rows[0], results, task),
-        rules=_rules(settings.get("filter_list") or []),
-    )
+def _filters(source: Source) -> dict[str, list[Row]]:
+    """The steps of each filter of the task by its name, in their order; empty where the results file is not there."""
+    steps = pick(source.results, f"configs.{source.results.get('task')}.filter_list") or []
+    return {step["name"]: step.get("filter") or [] for step in steps}
 
 
-def _results(path: Path, time: str) -> dict[str, Any]:
-    file = path.with_name(f"results_{time}.json")
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-
-
-def _entries(rows: list[dict[str, Any]], name: str) -> list[Entry]:
-    """One entry a text. The rows of a problem's other filters add their verdicts, which are on the first text."""
-    by_doc: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows:
-        if not recognises(row) or not isinstance(row["resps"], list):
-            raise LogError(f"{name}: a row is no sample of lm-eval, it has the keys {', '.join(row)}")
-        by_doc.setdefault(row["doc_id"], []).append(row)
-    entries = []
-    for doc_id, filtered in by_doc.items():
-        scores = {row.get("filter", "none"): row[metric] for row in filtered for metric in row.get("metrics", [])[:1]}
-        texts = _texts(filtered[0]["resps"])
-        for index, text in enumerate(texts):
-            place = f"doc {doc_id}" if len(texts) == 1 else f"doc {doc_id}, repeat {index}"
-            found = verdicts(scores) if index == 0 else {}
-            entries.append(Entry(_question(filtered[0]), text, place, verdicts=found))
-    return entries
-
-
-def _texts(resps: list[Any]) -> list[str | None]:
-    texts = [text for part in resps for text in (part if isinstance(part, list) else [part])]
-    return [text if isinstance(text, str) else None for text in texts]
-
-
-def _question(row: dict[str, Any]) -> str:
-    """The question of the data row, or, where it has none by that name, the whole prompt."""
-    doc = row["doc"]
-    question = doc.get("question") if isinstance(doc, dict) else None
-    return question if isinstance(question, str) else str(_arguments(row).get("arg_0", ""))
-
-
-def _arguments(row: dict[str, Any]) -> dict[str, Any]:
-    arguments = row["arguments"]
-    return arguments.get("gen_args_0", {}) if isinstance(arguments, dict) else {}
-
-
-def _stated(row: dict[str, Any], results: dict[str, Any], task: str | None) -> dict[str, Any]:
-    said = _arguments(row).get("arg_1")
-    settings = said if isinstance(said, dict) else {}
-    stated = sampling_fields(settings)
-    if settings.get("until"):
-        stated["stop"] = [settings["until"]] if isinstance(settings["until"], str) else list(settings["until"])
-    if task in results.get("n-shot", {}):
-        stated["shots"] = results["n-shot"][task]
-    if "chat_template" in results:
-        stated["chat"] = results["chat_template"] is not None
-    return stated
-
-
-def _rules(filters: list[dict[str, Any]]) -> dict[str, str]:
-    rules = {}
-    for one in filters:
-        pattern = next((step["regex_pattern"] for step in one.get("filter", []) if "regex_pattern" in step), "")
-        rule = next((rule for part, rule in _RULES if part in pattern), None)
-        if rule:
-            rules[one["name"]] = rule
+def _rules(source: Source) -> dict[str, str]:
+    rules = {} if "configs" in source.results else {"flexible-extract": "lm_eval_flexible"}
+    for name, steps in _filters(source).items():
+        patterns = [
+            (step.get("regex_pattern"), step.get("group_select", 0)) for step in steps if "regex_pattern" in step
+        ]
+        if len(patterns) == 1 and patterns[0] in _RULES:
+            rules[name] = _RULES[patterns[0]]
     return rules
+
+
+def _by_problem(source: Source) -> list[Row]:
+    """One row a problem from its rows of all filters. LogError where the file holds more than one run or task."""
+    _complete(source.results)
+    filters = _filters(source)
+    by_doc: dict[Any, list[Row]] = {}
+    for row in source.rows:
+        if not {"doc_id", "doc", "resps", "arguments"} <= set(row):
+            raise LogError(f"{source.name}: a row is no sample of lm-eval, it has the keys {', '.join(row)}")
+        by_doc.setdefault(row["doc_id"], []).append(row)
+    return [_problem(doc_id, rows, filters, source.name) for doc_id, rows in by_doc.items()]
+
+
+def _complete(results: Row) -> None:
+    """Names for what stands in the results file under the task's name, or as a text of several things."""
+    configs = results.get("configs") or {}
+    if results.get("task") not in configs and len(configs) == 1:
+        results["task"] = next(iter(configs))
+    if isinstance(results.get("date"), int | float):
+        results["time"] = datetime.fromtimestamp(results["date"], UTC).isoformat(timespec="seconds")
+    results["n_problems"] = pick(results, f"n-samples.{results.get('task')}.effective")
+    torch = re.search(r"PyTorch version: (\S+)", str(results.get("pretty_env_info")))
+    versions = {"transformers": results.get("transformers_version"), "torch": torch[1] if torch else None}
+    results["packages"] = {name: version for name, version in versions.items() if version}
+
+
+def _problem(doc_id: Any, rows: list[Row], filters: dict[str, list[Row]], name: str) -> Row:
+    first, names = rows[0], list(filters)
+    problem: Row = {
+        "doc_id": doc_id,
+        "question": pick(first, "doc.question") or pick(_arguments(first), "arg_0"),
+        "gold": first.get("target"),
+        "texts": first["resps"],
+        "settings": pick(_arguments(first), "arg_1"),
+        "verdicts": {},
+        "votes": {},
+    }
+    seen = set()
+    for turn, row in enumerate(rows):
+        scorer = row.get("filter") or (names[turn] if turn < len(names) else f"filter {turn + 1}")
+        if scorer in seen or row["resps"] != first["resps"] or row["doc"] != first["doc"] or 0 < len(names) <= turn:
+            raise LogError(
+                f"{name}: holds several runs or tasks, doc_id {doc_id} stands twice under filter {scorer!r}; "
+                "split it into a file for each"
+            )
+        seen.add(scorer)
+        right = verdict(_score(row))
+        size = _voters(scorer, filters.get(scorer), len(first["resps"][0]) if first["resps"] else 0)
+        if right is not None and size:
+            problem["votes"][scorer] = (size, right)
+        elif right is not None:
+            problem["verdicts"][scorer] = right
+    return problem
+
+
+def _score(row: Row) -> Any:
+    """The exact match, or the row's first metric: by its name since 0.4.7, before it the one key that is not known."""
+    names = row.get("metrics") or [key for key in row if key not in _NO_SCORES and not key.endswith("_hash")]
+    return row.get("exact_match", row.get(names[0]) if names else None)
+
+
+def _voters(name: str, steps: list[Row] | None, n: int) -> int:
+    """How many texts vote under a filter; 0 where it reads one text alone."""
+    if steps is None:
+        return (int(name[4:]) if name[4:].isdigit() else n) if name.startswith("maj@") else 0
+    if not any(step.get("function") == "majority_vote" for step in steps):
+        return 0
+    return next((step["k"] for step in steps if step.get("function") == "take_first_k"), n)
+
+
+def _arguments(row: Row) -> Row:
+    """Prompt and settings of a row as ``arg_0`` and ``arg_1``, which 0.4.2 and rows kept in memory have as a list."""
+    arguments = row["arguments"]
+    if isinstance(arguments, dict):
+        return arguments.get("gen_args_0", {})
+    pair = arguments[0] if arguments and isinstance(arguments[0], list) else arguments
+    return {f"arg_{number}": value for number, value in enumerate(pair)} if isinstance(pair, list) else {}
+
+
+def _stated(source: Source) -> dict[str, Any]:
+    """Number of exemplars, and whether and how they were put as turns of a chat, as far as the results file says."""
+    results, task = source.results, source.results.get("task")
+    shots = (results.get("n-shot") or {}).get(task)
+    stated: dict[str, Any] = {} if shots is None else {"shots": shots}
+    if "chat_template" not in results:
+        return stated
+    turns = results.get("fewshot_as_multiturn") is True
+    served = pick(results, "model_source|config.model") in _CHAT_SERVERS
+    if results["chat_template"] or served:
+        return stated | {"chat": True, "exemplars_as": "turns" if turns else "text"}
+    if turns:  # refused without a chat until 0.4.8, and since then the default even of plain prompts
+        return stated if "lm_eval_version" in results else stated | {"chat": True, "exemplars_as": "turns"}
+    return stated | {"chat": False, "exemplars_as": "text"}
+
+
+LM_EVAL = Format(
+    "lm-eval",
+    signs=("doc_id", "doc", "resps", "arguments"),
+    prepare=_by_problem,
+    place="doc_id",
+    question="question",
+    completion="texts",
+    gold="gold",
+    verdicts={"*": "verdicts"},
+    on_first=True,
+    votes="votes",
+    rules=_rules,
+    model="results.model_name",
+    task="results.task",
+    version="results.lm_eval_version",
+    time="results.time",
+    packages="results.packages",
+    n_problems="results.n_problems",
+    settings=("rows.0.settings",),
+    stated=_stated,
+)
