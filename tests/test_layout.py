@@ -12,7 +12,7 @@ from gsm8k_nb import __version__
 
 from .conftest import ROOT
 
-UNLOCKED = {"inspect", "vllm"}  # ask for other versions than the lock's: for an environment of its own
+UNLOCKED = {"vllm"}  # asks for other versions than the lock's: for an environment of its own
 HEAVY = ("torch", "transformers", "datasets", "openai", "vllm", "ray")
 
 
