@@ -8,17 +8,18 @@
 allowed, before anything is loaded. Texts that YAML 1.1 leaves as text (``1e-1``) are read by the field's own type.
 """
 
+import ast
 import hashlib
 import json
-import math
 import re
-from decimal import Decimal, InvalidOperation
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self
+from types import NoneType
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.texts import one_line
@@ -39,6 +40,20 @@ NOT_GENERATION = {
 }  # fmt: skip
 _KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bearer).?token|^token$")
 _MISSING = {"", "none", "null", "~"}
+_NEAR = 0.75  # likeness of spelling, by difflib, from which one name is taken for another misspelt
+_MEANT = {  # what other tools call it, where the spelling is not near
+    "backend": "sampler", "engine": "sampler", "model_name": "model", "model_path": "model", "pretrained": "model",
+    "num_fewshot": "shots", "few_shot": "shots", "n_shot": "shots", "k": "n_samples", "n": "n_samples",
+    "do_sample": "temperature", "max_length": "max_new_tokens", "n_problems": "limit", "num_examples": "limit",
+    "task": "dataset", "precision": "dtype", "endpoint": "base_url", "api_base": "base_url",
+    "timeout": "request_timeout", "num_workers": "concurrency", "max_concurrency": "concurrency",
+}  # fmt: skip
+_WANTED = {  # by pydantic's name of a fault, or its first word
+    "int": "must be a whole number", "float": "must be a number", "finite": "must be a finite number",
+    "bool": "must be true or false",
+    "string_type": "must be text (quote it in YAML; on papermill's command line use -r instead of -p)",
+}  # fmt: skip
+LONGEST_FILE = 1_000_000  # bytes of a parameter file; what is longer is some other file
 _NOTEBOOK_NAMES = re.compile(r"__.*|_|_i{1,3}|_i?\d+|_[ido]h|_exit_code|_VSCODE.*")  # in every notebook's namespace
 
 
@@ -46,16 +61,70 @@ class ConfigError(ValueError):
     """A parameter is unknown, of the wrong type or out of range. The message names it and what is allowed."""
 
 
+class _Yaml(yaml.SafeLoader):
+    """YAML of plain values, in which nothing is read as other than it looks.
+
+    YAML 1.1 reads ``010`` as 8 and ``1:30`` as 90, and of two equal keys keeps the last: all are refused, by their
+    line. A date is text, as papermill reads it. Aliases are refused: a few lines of them stand for billions of values.
+    """
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="an alias is not read here: write the value out",
+                                       problem_mark=self.peek_event().start_mark)  # fmt: skip
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = set()
+        for key, _ in node.value:
+            if key.value in names:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands here twice", problem_mark=key.start_mark)
+            names |= {key.value} if isinstance(key.value, str) else set()
+        return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: Any) -> int | float:
+        value = self.construct_yaml_float(node) if node.tag.endswith("float") else self.construct_yaml_int(node)
+        if re.match(r"[-+]?0[0-9_]", node.value) or ":" in node.value:
+            problem = (
+                f"{node.value} would be read as {value}: write the number without leading zeros, or text in quotes"
+            )
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return value
+
+
+_Yaml.add_constructor("tag:yaml.org,2002:int", _Yaml.construct_number)
+_Yaml.add_constructor("tag:yaml.org,2002:float", _Yaml.construct_number)
+_Yaml.add_constructor("tag:yaml.org,2002:timestamp", _Yaml.construct_yaml_str)
+
+
+def read_yaml(text: str) -> Any:
+    """A YAML text as plain values. ConfigError, with its line, for what is none or looks like something else."""
+    try:
+        return yaml.load(text, _Yaml)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigError(line + one_line(error.problem or error, 300)) from None
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(one_line(error, 300)) from None
+
+
 def read_parameters(file: str | Path) -> dict[str, Any]:
     """The parameters in a YAML file; ConfigError, which does not name it, where it is no mapping."""
+    path = Path(file)
     try:
-        values = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
+        if path.exists() and not path.is_file():
+            raise ConfigError("must be a file of parameters, and is a folder, a pipe or a device")
+        with path.open("rb") as stream:
+            raw = stream.read(LONGEST_FILE + 1)
+        values = read_yaml(raw.decode("utf-8-sig")) if len(raw) <= LONGEST_FILE else raw
     except OSError as error:
         raise ConfigError(error.strerror or str(error)) from None
-    except (ValueError, yaml.YAMLError) as error:  # ValueError: not UTF-8
+    except UnicodeDecodeError as error:
         raise ConfigError(one_line(error, 300)) from None
+    values = {} if values is None else values
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise ConfigError(f"must be a mapping of parameters, got {type(values).__name__}")
+        kind = f"more than {LONGEST_FILE:,} bytes" if isinstance(values, bytes) else type(values).__name__
+        raise ConfigError(f"must be a mapping of parameters, got {kind}")
     return values
 
 
@@ -66,21 +135,42 @@ class Parameters(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _plain(cls, value: Any, info) -> Any:
-        """Values as papermill, YAML or NumPy hand them over, made plain; see ``_coerce``."""
-        return _coerce(value, cls.model_fields[info.field_name].annotation)
+    def _plain(cls, value: Any, info: ValidationInfo) -> Any:
+        """Values as papermill, YAML or NumPy hand them over, made plain for pydantic to read by the field's type."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        kinds = {annotation, *getattr(annotation, "__args__", ())}
+        if type(value).__module__ == "numpy" and hasattr(value, "item"):
+            value = value.item()
+        if isinstance(value, bool) and kinds & {int, float}:  # YAML 1.1's yes and on, which pydantic takes for 1
+            raise ValueError(f"must be a number, got {value!r}")
+        if isinstance(value, str):
+            if NoneType in kinds and value.strip().lower() in _MISSING:
+                return None
+            if int in kinds:  # 1e3 is text to YAML
+                with suppress(ValueError):
+                    return int(number) if (number := float(value)).is_integer() else number
+            return value.strip() if bool in kinds else value
+        return value
 
     @classmethod
     def from_parameters(cls, namespace: dict[str, Any]) -> Self:
-        """The parameters in a notebook's ``globals()``: every plain value there must be one.
+        """The parameters in a notebook's ``globals()``. ConfigError where a name that was stated as one is none.
 
-        papermill only warns of a misspelt key and injects it, so the check is made on what was injected. Imported
-        names, objects and IPython's own variables are passed over.
+        papermill only warns of a misspelt key and injects it into the notebook, so the check is made on what was
+        injected, and on what stands in the parameters cell as it was last run. Whatever else a person left in the
+        kernel is passed over; a name that is nearly a parameter's is told of. A namespace without IPython's history
+        of cells (``In``) holds nothing but parameters.
         """
-        values = {
-            name: value for name, value in namespace.items() if _is_data(value) and not _is_notebooks(name, value)
-        }
-        return cls.checked(values)
+        fields = set(cls.model_fields)
+        stated, before = _stated_names(namespace.get("In"), fields)
+        for name in set(namespace) - stated - before - fields if stated else ():
+            near = get_close_matches(name, fields, n=1, cutoff=_NEAR)
+            if near and _is_data(namespace[name]):
+                print(f"passed over: {name!r}, which the parameters cell does not hold (did you mean {near[0]!r}?)")
+        return cls.checked({
+            name: value for name, value in namespace.items()
+            if name in stated or (name in fields or not stated) and _is_data(value) and not _is_own(name, value)
+        })  # fmt: skip
 
     @classmethod
     def checked(cls, values: dict[str, Any]) -> Self:
@@ -270,9 +360,9 @@ class CompareConfig(Parameters):
     @field_validator("runs", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """A YAML list of folders is as good as text."""
-        listed = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        return ", ".join(value) if listed else value
+        """A list of folders is as good as text: one a line, so that blanks and commas in their names stay."""
+        listed = isinstance(value, list | tuple) and all(isinstance(folder, str) for folder in value)
+        return "".join(f"{folder}\n" for folder in value) if listed else value
 
     @property
     def out_folder(self) -> Path:
@@ -280,7 +370,36 @@ class CompareConfig(Parameters):
         return repository_root() / Path(self.out_dir).expanduser()
 
 
-def _is_notebooks(name: str, value: Any) -> bool:
+def _stated_names(cells: Any, fields: set[str]) -> tuple[set[str], set[str]]:
+    """The names in the parameters cell, as last run, and in papermill's cell after it; and those of earlier runs.
+
+    ``cells`` are the sources of the cells that were run, in their order: IPython's ``In``. The parameters cell is the
+    one that assigns parameters with their type, as in ``limit: int = None``; papermill's begins with ``# Parameters``.
+    Both are empty where there is no such cell.
+    """
+    stated: set[str] = set()
+    before: set[str] = set()
+    injected: set[str] = set()
+    for source in cells if isinstance(cells, list) else ():
+        try:
+            body = ast.parse(source).body
+        except (TypeError, ValueError, SyntaxError, RecursionError):
+            continue
+        typed = {
+            step.target.id for step in body if isinstance(step, ast.AnnAssign) and isinstance(step.target, ast.Name)
+        }
+        targets = [target for step in body if isinstance(step, ast.Assign) for target in step.targets]
+        names = typed | {target.id for target in targets if isinstance(target, ast.Name)}
+        if typed & fields:
+            before |= stated | injected
+            stated, injected = names, set()
+        elif source.lstrip().startswith("# Parameters"):
+            before |= injected
+            injected = names
+    return (stated | injected if stated else set()), before
+
+
+def _is_own(name: str, value: Any) -> bool:
     """Whether a name is IPython's own: ``In``, ``Out``, ``_i3``, ``__name__`` and the like."""
     own = {"In": list, "Out": dict}
     return isinstance(value, own[name]) if name in own else bool(_NOTEBOOK_NAMES.fullmatch(name))
@@ -288,79 +407,43 @@ def _is_notebooks(name: str, value: Any) -> bool:
 
 def _is_data(value: Any) -> bool:
     """Whether a value is of the kinds papermill can inject: JSON-like data, NumPy scalars included."""
-    if isinstance(value, list | tuple | set):
-        return all(_is_data(item) for item in value)
-    if isinstance(value, dict):
-        return all(_is_data(item) for item in value.values())
+    if isinstance(value, list | tuple | set | dict):
+        return all(map(_is_data, value.values() if isinstance(value, dict) else value))
     return value is None or isinstance(value, str | int | float) or type(value).__module__ == "numpy"
 
 
-def _coerce(value: Any, annotation: Any) -> Any:
-    """One parameter's value by its field's type; what does not fit is returned as it is, for pydantic to refuse."""
-    kinds = set(getattr(annotation, "__args__", ())) | {annotation}
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, str) and type(None) in kinds and value.strip().lower() in _MISSING:
-        return None
-    if bool in kinds:
-        return value if isinstance(value, bool) else _refuse(value, "true or false, unquoted")
-    if isinstance(value, bool) and kinds & {int, float}:
-        return _refuse(value, "a number")
-    if isinstance(value, str) and kinds & {int, float}:
-        return _number(value, int in kinds)
-    if isinstance(value, float) and int in kinds and not value.is_integer():
-        return _refuse(value, "a whole number")
-    if not isinstance(value, str | None) and str in kinds:
-        return _refuse(value, "text (quote it in YAML; on papermill's command line use -r instead of -p)")
-    return value
-
-
-def _refuse(value: Any, wanted: str) -> NoReturn:
-    raise ValueError(f"must be {wanted}, got {value!r}")
-
-
-def _number(text: str, whole: bool) -> int | float:
-    """A number written as text, as YAML leaves ``1e-1``."""
-    try:
-        value = Decimal(text.strip())
-    except InvalidOperation:
-        return _refuse(text, "a whole number" if whole else "a number")
-    if not value.is_finite() or abs(value.adjusted()) > 300:
-        return _refuse(text, "a finite number")
-    if whole:
-        return int(value) if value == value.to_integral_value() else _refuse(text, "a whole number")
-    return float(value)
-
-
-def _explain(fault: dict[str, Any], cls: type[Parameters]) -> str:
+def _explain(fault: Any, cls: type[Parameters]) -> str:
     """One line for one fault: the parameter, the value and what is allowed."""
     name = str(fault["loc"][0]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden":
-        if _KEY_NAMES.search(name.lower()) and "api_key_env" in cls.model_fields:
-            return (
-                f"unknown parameter {name!r}: give the NAME of the environment variable that holds the key, as in "
-                "api_key_env: OPENAI_API_KEY. A key typed as a parameter is in the notebook now: delete it, renew it"
-            )
-        near = get_close_matches(name, cls.model_fields, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known parameters: {', '.join(cls.model_fields)}"
-        return f"unknown parameter {name!r}: {hint}"
-    message = str(fault.get("ctx", {}).get("error") or fault["msg"])
+        return f"unknown parameter {name!r}: {_instead_of(name, cls)}"
+    kind = fault["type"]
+    wanted = _WANTED.get(kind) or _WANTED.get(kind.split("_")[0])
+    message = str(fault.get("ctx", {}).get("error") or wanted or fault["msg"])
     if not name:
         return message
-    if name == "api_key_env" or (name == "base_url" and "@" in str(fault["input"])):  # it may be the key itself
-        return f"parameter {name!r}: must be {cls.model_fields[name].description}"
-    if name == "split" and fault["input"] in ("train", "socratic"):
+    field, value = cls.model_fields[name], fault["input"]
+    if name == "api_key_env" or (name == "base_url" and "@" in str(value)):  # it may be the key itself
+        return f"parameter {name!r}: must be {field.description}"
+    if name == "split" and value in ("train", "socratic"):
         message = "only 'test' is scored: exemplars come from train, scores from test"
-    value = fault["input"]
-    shown = repr(value) if not (isinstance(value, float) and math.isnan(value)) else "NaN"
     if fault["type"] == "string_pattern_mismatch":
-        message = f"must be {cls.model_fields[name].description}"
-    message = message if repr(value) in message else f"{message}, got {shown}"
-    near = _nearest(value, cls.model_fields[name].annotation)
-    return f"parameter {name!r}: {message}{near}"
-
-
-def _nearest(value: Any, annotation: Any) -> str:
-    choices = [choice for choice in getattr(annotation, "__args__", ()) if isinstance(choice, str)]
+        message = f"must be {field.description}"
+    message = message if repr(value) in message else f"{message}, got {one_line(repr(value), 100)}"
+    choices = [choice for choice in getattr(field.annotation, "__args__", ()) if isinstance(choice, str)]
     near = get_close_matches(str(value), choices, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f"parameter {name!r}: {message}" + (f" (did you mean {near[0]!r}?)" if near else "")
+
+
+def _instead_of(name: str, cls: type[Parameters]) -> str:
+    """What to write for a name that is no parameter: one near in spelling or meaning, if there is any."""
+    if _KEY_NAMES.search(name.lower()) and "api_key_env" in cls.model_fields:
+        return (
+            "give the NAME of the environment variable that holds the key, as in api_key_env: OPENAI_API_KEY. "
+            "A key typed as a parameter is in the notebook now: delete it, renew it"
+        )
+    meant = [_MEANT[name.lower()]] if _MEANT.get(name.lower()) in cls.model_fields else []
+    near = meant or get_close_matches(name.lower(), cls.model_fields, n=1, cutoff=_NEAR)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return "the parameters cell of the notebook lists all that there are"

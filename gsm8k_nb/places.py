@@ -71,8 +71,10 @@ def find_path(path: str, name: str) -> Path:
     given = Path(path).expanduser()
     places = [given] if given.is_absolute() else [Path.cwd() / given, repository_root() / given]
     for place in places:
-        if place.exists():
+        if place.is_file() or place.is_dir():
             return place.resolve()
+        if place.exists():  # to read a pipe may wait for ever, and a device may have no end
+            raise FileNotFoundError(f"{name}: {path!r} is neither a file nor a folder but a pipe, socket or device")
     tried = " or ".join(dict.fromkeys(str(place.resolve()) for place in places))
     raise FileNotFoundError(f"{name}: no such file or folder: {path!r} (looked for {tried})")
 

@@ -1,10 +1,15 @@
+import os
+import re
+import socket
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, RunConfig
+from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, RunConfig, read_parameters
 from gsm8k_nb.places import find_path
 
 from .conftest import ROOT
@@ -19,7 +24,21 @@ def refused(**values) -> str:
 def test_misspelt_name_is_refused_with_the_nearest_right_one():  # traps.md 4.15
     message = refused(temprature=0.5)
     assert "temprature" in message and "'temperature'" in message
-    assert "model, revision" in refused(zzz=1)  # nothing is near: all are named
+    assert "'zzz': the parameters cell" in refused(zzz=1)  # nothing is near
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("min_p", None), ("presence_penalty", None), ("frequency_penalty", None), ("stop", None), ("tokenizer", None),
+        ("stop_strings", None), ("logprobs", None), ("x", None),
+        ("max_tokens", "max_new_tokens"), ("num_fewshot", "shots"), ("nsamples", "n_samples"), ("Limit", "limit"),
+        ("do_sample", "temperature"), ("promt", "prompt"), ("backend", "sampler"),
+    ],
+)  # fmt: skip
+def test_a_hint_is_given_only_where_a_name_is_near(name, right):
+    message = refused(**{name: 1})
+    assert (f"did you mean {right!r}?" in message) if right else "did you mean" not in message
 
 
 @pytest.mark.parametrize(
@@ -30,9 +49,10 @@ def test_misspelt_name_is_refused_with_the_nearest_right_one():  # traps.md 4.15
         ("n_samples", 0, "greater than or equal to 1"),
         ("limit", -1, "greater than or equal to 1"),
         ("limit", 0, "greater than or equal to 1"),
-        ("limit", [3], "integer"),  # traps.md 4.12
-        ("limit", (3,), "integer"),  # traps.md 4.7: no parameter is a tuple
-        ("limit", {3: 4}, "integer"),  # traps.md 4.9: nor a dict
+        ("limit", [3], "whole number"),  # traps.md 4.12
+        ("limit", (3,), "whole number"),  # traps.md 4.7: no parameter is a tuple
+        ("limit", {3: 4}, "whole number"),  # traps.md 4.9: nor a dict
+        ("limit", "1e400", "finite"),
         ("model", {"a"}, "text"),
         ("split", "train", "exemplars come from train"),
         ("prompt", "wei8shot", "did you mean 'wei_8shot'"),
@@ -40,7 +60,11 @@ def test_misspelt_name_is_refused_with_the_nearest_right_one():  # traps.md 4.15
         ("temperature", "inf", "finite"),
         ("temperature", -0.1, "greater than or equal to 0"),
         ("top_p", 0, "greater than 0"),
-        ("shuffle", "true", "true or false"),  # traps.md 4.3
+        ("shuffle", "maybe", "true or false"),
+        ("shuffle", 2, "true or false"),
+        ("shuffle", "2", "true or false"),
+        ("shuffle", 0.5, "true or false"),
+        ("shuffle", None, "true or false"),
         ("n_samples", True, "a number"),  # traps.md 4.4: YAML 1.1's "yes" and "on"
         ("model", False, "text"),  # traps.md 4.4: an unquoted "no"
         ("model", 123, "-r"),  # traps.md 4.5
@@ -59,6 +83,18 @@ def test_bad_value_is_refused_by_name(name, value, said):
 def test_text_numbers_are_read_by_the_field():  # traps.md 4.1
     config = RunConfig.checked({"temperature": "1e-1", "n_samples": "1E+1", "max_new_tokens": "1.5e3"})
     assert (config.temperature, config.n_samples, config.max_new_tokens) == (0.1, 10, 1500)
+
+
+@pytest.mark.parametrize("config", [RunConfig, CompareConfig])
+def test_a_boolean_is_read_however_it_is_spelt(config):
+    name = "shuffle" if config is RunConfig else "allow_unlike"
+    for spelling in ("true", "True", "TRUE", " yes", "on", "1", 1, True, np.bool_(True)):
+        assert getattr(config.checked({name: spelling}), name) is True
+    for spelling in ("false", "False", "no", "off", "0", 0, False, np.bool_(False)):
+        assert getattr(config.checked({name: spelling}), name) is False
+    for spelling in ("maybe", "2", 2, "", [True]):
+        with pytest.raises(ConfigError, match=f"{name}.*true or false"):
+            config.checked({name: spelling})
 
 
 @pytest.mark.parametrize("spelling", ["None", "null", "", "~", None])
@@ -96,6 +132,81 @@ def test_from_parameters_takes_a_notebook_namespace():
     for injected in (0.5, "text", None, [1], {"a": 1}):
         with pytest.raises(ConfigError, match="temperature"):
             RunConfig.from_parameters(namespace | {"temprature": injected})
+
+
+# A notebook as its kernel knows it: the sources of the cells that were run, the checking cell last.
+CELL = 'model: str = "a/b"  # a model\nlimit: int = 4  # so many\ntemperature: float = 0.0  # 0 is greedy\n'
+CHECK = "config = RunConfig.from_parameters(globals())"
+
+
+def after(*cells: str) -> dict:
+    """The namespace of a kernel in which these cells were run, an error ending a cell and not the rest."""
+    namespace: dict = {"__name__": "__main__", "In": [""], "RunConfig": RunConfig}
+    for cell in cells:
+        namespace["In"].append(cell)
+        try:
+            exec(cell, namespace)
+        except ConfigError as error:
+            namespace["error"] = error
+    return namespace
+
+
+def checked_after(*cells: str) -> RunConfig:
+    """What the last cell's check gives; its ConfigError where it refuses."""
+    namespace = after(*cells, "config = None")
+    return RunConfig.from_parameters(namespace)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "x = 3", "for i in range(9): pass", "t0 = 12.5", "acc = 0.5", "import json\nfrom decimal import Decimal",
+        "def limits(): return 3", "a, b = 1, 2", "numbers = [i for i in range(3)]", "name: str = 'left'",
+        "if True:\n    x = 3", "x = y = 3", "x = 1\nx += 1", "class Config: pass", "# Notes\nx = 3", "d = {'x': 1}",
+    ],
+)  # fmt: skip
+def test_what_a_person_left_in_the_kernel_is_passed_over(left, capsys):
+    assert checked_after(CELL, CHECK, left, CELL).limit == 4  # Run All for the second time
+    assert checked_after(CELL, CHECK, left).limit == 4  # the check alone, again
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("wrong", ["temprature", "modle", "n_sample"])
+def test_a_corrected_typo_is_accepted(wrong, capsys):
+    cell = CELL + f"{wrong}: float = 1\n"
+    with pytest.raises(ConfigError, match=wrong):
+        checked_after(cell)
+    assert checked_after(cell, CHECK, CELL).limit == 4
+    injected = f"# Parameters\n{wrong} = 1\nlimit = 2\n"  # papermill's, in a notebook opened afterwards
+    with pytest.raises(ConfigError, match=wrong):
+        checked_after(CELL, injected)
+    assert checked_after(CELL, injected, CHECK, CELL, "# Parameters\nlimit = 3\n").limit == 3
+    assert checked_after(CELL, injected, CHECK, "# Parameters\nlimit = 3\n").limit == 3  # that cell alone, again
+    assert checked_after(CELL, injected, CHECK, CELL).limit == 4  # the cell deleted
+    assert capsys.readouterr().out == ""
+
+
+def test_a_name_that_is_nearly_a_parameters_is_told_of(capsys):
+    assert checked_after(CELL, "temprature = 0.5").temperature == 0
+    assert "passed over: 'temprature'" in (said := capsys.readouterr().out) and "'temperature'" in said
+
+
+def test_a_parameter_set_in_a_cell_of_its_own_counts():
+    assert checked_after(CELL, "limit = 2").limit == 2
+    assert checked_after(CELL, "seed = 7").seed == 7  # one that this notebook's cell leaves out
+
+
+@pytest.mark.parametrize("value", ["object()", "print", "__import__('pathlib').Path('x')", "3j"])
+def test_a_stated_parameter_that_is_no_plain_value_is_refused(value):
+    with pytest.raises(ConfigError, match="'model': must be text"):
+        checked_after(CELL + f"model = {value}\n")
+
+
+def test_no_known_cell_means_that_every_name_counts():
+    with pytest.raises(ConfigError, match="temprature"):
+        checked_after("model = 'a/b'\ntemprature = 1")
+    with pytest.raises(ConfigError, match="temprature"):
+        RunConfig.from_parameters({"In": ["", "%%bash\n(", 3, "x" * 10], "temprature": 1})
 
 
 def test_names_that_look_like_the_notebooks_own_are_refused():
@@ -164,3 +275,89 @@ def test_missing_file_names_parameter_and_places(tmp_path, monkeypatch):
     (tmp_path / "here.jsonl").write_text("x")
     assert find_path("here.jsonl", "data_path") == (tmp_path / "here.jsonl").resolve()
     assert find_path("pyproject.toml", "data_path") == ROOT / "pyproject.toml"  # from the repository, too
+
+
+def read(tmp_path, text: str):
+    (tmp_path / "x.yaml").write_text(text)
+    return read_parameters(tmp_path / "x.yaml")
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limit: 5\nprompt: zero_shot\nlimit: 9\n", "line 3: 'limit' stands here twice"),
+        ("limit: 010", "line 1: 010 would be read as 8"),
+        ("limit: -010", "-010 would be read as -8"),
+        ("seed: 0_10", "0_10 would be read as 8"),
+        ("temperature: 01.5", "01.5 would be read as 1.5"),
+        ("\nlimit: 1:30", "line 2: 1:30 would be read as 90"),
+        ("temperature: 1:30.5", "1:30.5 would be read as 90.5"),
+        (BOMB, "line 2: an alias"),
+        ("a: &a 1\nb: *a", "line 2: an alias"),
+        ("[" * 50_000, "recursion"),
+        ("- limit", "must be a mapping of parameters, got list"),
+        ("limit", "got str"),
+        ("3: 4", "must be a mapping"),
+        ("limit: [", "line 1"),
+        ("a: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+        ("x" * 2_000_000, "more than 1,000,000 bytes"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_yaml_that_would_be_read_as_it_does_not_look_is_refused_at_once(tmp_path, text, said):
+    started = time.monotonic()
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read(tmp_path, text)
+    assert time.monotonic() - started < 10
+
+
+def test_yaml_reads_what_is_plain(tmp_path):
+    text = "limit: 10\nseed: 0\ntop_p: 0.5\nrevision: 2024-01-01\nshuffle: yes\ntemperature: 1e-1\nmodel: '010'\n"
+    values = read(tmp_path, text)
+    assert values == {
+        "limit": 10, "seed": 0, "top_p": 0.5, "revision": "2024-01-01", "shuffle": True, "temperature": "1e-1",
+        "model": "010",
+    }  # fmt: skip
+    assert read(tmp_path, "") == read(tmp_path, "# nothing\n") == {}
+    for infinite in (".inf", "-.inf", ".nan"):
+        with pytest.raises(ConfigError, match="finite"):
+            RunConfig.checked(read(tmp_path, f"temperature: {infinite}"))
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def unix_socket(path):
+    socket.socket(socket.AF_UNIX).bind(str(path))
+
+
+@pytest.mark.parametrize("make", [pipe, unix_socket, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path, monkeypatch, make):
+    monkeypatch.chdir(tmp_path)  # a socket's name must be short
+    make(Path("odd"))
+    with pytest.raises(ConfigError, match="a pipe or a device"):
+        read_parameters("odd")
+    for name in ("replay_path", "data_path", "train_path"):
+        with pytest.raises(FileNotFoundError, match=f"{name}: 'odd' is neither"):
+            find_path("odd", name)
+
+
+def test_folders_with_blanks_and_commas_in_their_names_are_listed_whole(tmp_path):
+    from gsm8k_nb.comparing import find_runs
+
+    names = ["my run", "a, b", "plain"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        for file in ("config.json", "problems.jsonl", "scores.jsonl", "metrics.json"):
+            (tmp_path / name / file).write_text("{}")
+    runs = [str(tmp_path / name) for name in names]
+    assert [folder.name for folder in find_runs(CompareConfig.checked({"runs": runs}).runs)[0]] == names
+    assert [folder.name for folder in find_runs(CompareConfig.checked({"runs": runs[:1]}).runs)[0]] == ["my run"]
+    both = find_runs(CompareConfig.checked({"runs": [f"{tmp_path}/my *"]}).runs)[0]
+    assert [folder.name for folder in both] == ["my run"]

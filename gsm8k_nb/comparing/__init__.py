@@ -188,7 +188,9 @@ def find_runs(text: str) -> tuple[list[Path], list[str]]:
 
 
 def _listed(text: str) -> list[str]:
-    """Names apart by commas or blanks; a text that is a path as a whole is one name, blanks and all."""
+    """Names apart by commas or blanks; in a text of several lines, or that is a path as a whole, names have blanks."""
+    if "\n" in text:
+        return [name for name in text.split("\n") if name.strip()]
     if any((base / text).exists() for base in (Path.cwd(), repository_root())):
         return [text]
     return [name for name in re.split(r"[,\s]+", text) if name]

@@ -227,10 +227,10 @@ def test_names_are_told_apart(tmp_path):
 
 
 def test_parameters_are_checked():
-    assert CompareConfig.checked({"runs": ["a", "b"]}).runs == "a, b"  # a YAML list: traps.md 4.12
+    assert CompareConfig.checked({"runs": ["a", "b"]}).runs == "a\nb\n"  # a YAML list: traps.md 4.12
     for values, said in [
         ({"allow_unlik": True}, "did you mean 'allow_unlike'"),
-        ({"allow_unlike": "yes"}, "must be true or false"),
+        ({"allow_unlike": "perhaps"}, "must be true or false"),
         ({"correction": "hom"}, "did you mean 'holm'"),
         ({"confidence": 95}, "confidence"),
         ({"runs": 3}, "must be text"),
