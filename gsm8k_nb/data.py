@@ -31,6 +31,13 @@ OFFICIAL_SHA256 = {
     ("main", "train"): "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
 }
 
+# sha256 of each official split's questions, sorted: main and socratic have the same ones.
+QUESTIONS_SHA256 = {
+    "test": "43bb1a1f34b3cf6ef37cd0c13de5eb5c93934597459eaf9531536fb525b6b81e",
+    "train": "33e8de153ec68ad9966af60a7d6b12053a4a50be97df05a80fe29697bacb7ee1",
+}
+FIRST_TRAIN_QUESTION_SHA256 = "73429d562982300e6643d83a84428a22e0656773b67dad037d2de2f8bc0b45b9"
+
 
 class DataError(ValueError):
     """A data set cannot be read: the message names the file, the row, and what to do."""
@@ -113,6 +120,7 @@ def open_dataset(
         raw = file.read_bytes()
         _refuse_other_formats(raw, file)
         rows = parse_jsonl(raw, str(file))
+        _refuse_other_split(rows, split, path)
         digest = _sha256(raw)
         if digest != official and _sha256(canonical_jsonl(rows)) == official:  # a converted copy, row for row
             digest = official
@@ -174,6 +182,26 @@ def _refuse_other_formats(raw: bytes, file: Path) -> None:
         f"data_path: {file} is {kind}, and must be JSON Lines: one object with 'question' and 'answer' a line. Convert "
         f"it: pandas.{read}({str(file)!r}).to_json('test.jsonl', orient='records', lines=True)"
     )
+
+
+def _refuse_other_split(rows: list[dict[str, str]], split: str, path: str) -> None:
+    """DataError where a file is the other official split, or begins as train does: told by its questions alone.
+
+    Exemplars and tuning come from train and scores from test, so a file under the wrong name gives a false number.
+    """
+    questions = [" ".join(row["question"].split()) for row in rows]
+    digest = _sha256("\n".join(sorted(questions)).encode())
+    whole = next((name for name, known in QUESTIONS_SHA256.items() if digest == known), None)
+    trained_on = FIRST_TRAIN_QUESTION_SHA256 in map(_sha256, map(str.encode, questions))
+    if split == "test" and (whole == "train" or trained_on):
+        raise DataError(
+            f"data_path: {path!r} holds {'the' if whole else 'problems of the'} train split, and only the test split "
+            "is scored: name the file of the test split"
+        )
+    if split == "train" and whole == "test":
+        raise DataError(
+            f"train_path: {path!r} is the test split, and exemplars are drawn from train: name the file of that split"
+        )
 
 
 def canonical_jsonl(rows: list[dict[str, str]]) -> bytes:

@@ -6,12 +6,14 @@ say in one sentence what to do.
 """
 
 import functools
+import hashlib
 import os
 import sys
 from importlib import metadata
 from pathlib import Path
 
 PROBE_TIMEOUT_S = 5
+STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
 
 
 class AssetError(ValueError):
@@ -77,6 +79,24 @@ def find_path(path: str, name: str) -> Path:
             raise FileNotFoundError(f"{name}: {path!r} is neither a file nor a folder but a pipe, socket or device")
     tried = " or ".join(dict.fromkeys(str(place.resolve()) for place in places))
     raise FileNotFoundError(f"{name}: no such file or folder: {path!r} (looked for {tried})")
+
+
+def content_sha256(path: str) -> str:
+    """The sha256 of a file, or of the samples in a run folder; the path itself where nothing is there."""
+    try:
+        file = find_path(path, "path")
+        file = next((file / name for name in STORES if (file / name).is_file()), file)
+        state = file.stat()
+        return _file_sha256(file, state.st_size, state.st_mtime_ns)
+    except OSError:
+        return path
+
+
+@functools.lru_cache(maxsize=256)
+def _file_sha256(file: Path, size: int, time: int) -> str:
+    """Cached by the file's size and time: a run's name is asked for many times."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def asset_path(package: str, inside: str) -> Path:

@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from gsm8k_nb.config import NOT_GENERATION, RunConfig
+from gsm8k_nb.config import NOT_GENERATION, PLACES, RunConfig
 from gsm8k_nb.records import Problem, Sample, Score, from_row, to_row
 
 
@@ -102,17 +102,19 @@ class Run:
                 "the folder away"
             )
         if before:
-            changed = [name for name in values if name not in NOT_GENERATION and before.get(name) != values[name]]
-            changed += [
-                name for name in facts if name in (before.get("inputs") or {}) and before["inputs"][name] != facts[name]
-            ]
+            free = NOT_GENERATION | PLACES | {"model"}  # a model's name, but for its spelling, names the folder
+            changed = [name for name in values if name not in free and before.get(name) != values[name]]
+            moved = {"data_label", "data_source"}  # the file's place; its content is compared by its hash
+            known = {name: value for name, value in (before.get("inputs") or {}).items() if name not in moved}
+            changed += [name for name in facts if name in known and known[name] != facts[name]]
             if changed:
                 raise RunError(
                     f"{self.folder.name} holds a run with another {' and '.join(changed)}; "
                     "choose another outputs_dir, or remove that folder"
                 )
         inputs = (before.get("inputs") or {}) | facts
-        self.write_json("config.json", values | {"run_id": config.run_id, "inputs": inputs})
+        run_id = before.get("run_id", config.run_id)  # version 0.1.0 made other ids of some parameters
+        self.write_json("config.json", values | {"run_id": run_id, "inputs": inputs})
 
     def _make_folder(self) -> None:
         """Create the folder and test that it can be written, before anything is asked of a model."""

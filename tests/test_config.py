@@ -232,15 +232,62 @@ def test_every_fault_is_named_at_once():
 
 
 OTHER = {
-    "model": "a/b", "revision": "main", "dataset": "classroom", "dataset_config": "socratic", "data_path": "x.jsonl",
-    "train_path": "t.jsonl", "prompt": "wei_8shot", "chat_template": "plain", "temperature": 0.7, "top_p": 0.9,
-    "top_k": 5, "max_new_tokens": 9, "dtype": "float32", "device": "cpu", "seed": 1,
+    "model": "a/b", "revision": "main", "dataset": "classroom", "dataset_config": "socratic", "prompt": "wei_8shot",
+    "chat_template": "plain", "temperature": 0.7, "top_p": 0.9, "top_k": 5, "max_new_tokens": 9, "dtype": "float32",
+    "seed": 1,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "value"), OTHER.items())
 def test_a_generation_field_changes_the_run(name, value):  # traps.md 4.34, 4.35
     assert RunConfig(**{name: value}).run_id != RunConfig().run_id
+
+
+def test_of_a_file_its_content_names_the_run(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text("1")
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / "b.jsonl").write_text("1")
+    (tmp_path / "c.jsonl").write_text("2")
+    monkeypatch.chdir(tmp_path)
+    for name in ("data_path", "train_path"):
+        ids = [RunConfig(**{name: path}).run_id for path in ("a.jsonl", "./a.jsonl", str(tmp_path / "moved/b.jsonl"))]
+        assert len(set(ids)) == 1
+        assert RunConfig(**{name: "c.jsonl"}).run_id not in {ids[0], RunConfig().run_id}
+
+
+def test_of_a_replayed_folder_its_samples_name_the_run(tmp_path):
+    def run_id(path):
+        return RunConfig(sampler="replay", replay_path=str(path), protocol_label="x").run_id
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "samples.jsonl").write_text("1")
+    assert run_id(tmp_path / "a") == run_id(tmp_path / "b") == run_id(tmp_path / "b" / "samples.jsonl")
+    (tmp_path / "b" / "samples.jsonl").write_text("other")
+    assert run_id(tmp_path / "a") != run_id(tmp_path / "b")
+
+
+def test_device_and_address_name_no_run_and_a_public_service_does():
+    assert RunConfig(device="cpu").run_id == RunConfig(device="cuda:1").run_id == RunConfig().run_id
+    assert RunConfig(model="./org/final/").run_id == RunConfig(model="org/final").run_id
+
+    def at(url):
+        return RunConfig(sampler="openai", model="m", base_url=url).run_id
+
+    own = ["http://localhost:8000/v1", "http://localhost:8001/v1", "http://127.0.0.1:1/v1", "http://node17:80/v1"]
+    assert len({at(url) for url in own}) == 1
+    assert len({at(own[0]), at("https://api.together.xyz/v1"), at("https://openrouter.ai/api/v1")}) == 3
+
+
+def test_a_folder_that_0_1_0_named_is_used(tmp_path):
+    (tmp_path / "x.jsonl").write_text("1")
+    values = {"model": "m", "data_path": "tests/none.jsonl", "device": "cpu", "outputs_dir": str(tmp_path)}
+    earlier = tmp_path / "m-zero_shot-a148ddbb"
+    assert RunConfig(**values).run_folder.name != earlier.name
+    earlier.mkdir()
+    assert RunConfig(**values).run_folder == earlier
+    RunConfig(**values).run_folder.with_name(RunConfig(**values).run_id).mkdir()
+    assert RunConfig(**values).run_folder.name == RunConfig(**values).run_id
 
 
 def test_other_fields_extend_or_reread_the_same_run():

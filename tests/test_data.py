@@ -130,3 +130,42 @@ def test_shuffle_comes_before_limit_and_a_larger_limit_extends():  # traps.md 2.
     assert data.load("classroom", limit=5) == everything[:5]
     with pytest.raises(DataError, match="limit"):
         data.load("classroom", limit=0)
+
+
+def _crlf(raw: bytes) -> bytes:
+    return raw.replace(b"\n", b"\r\n")
+
+
+def _keys_turned(raw: bytes) -> bytes:
+    rows = map(json.loads, raw.splitlines())
+    return b"".join(json.dumps({"answer": row["answer"], "question": row["question"]}).encode() + b"\n" for row in rows)
+
+
+def _socratic(raw: bytes) -> bytes:
+    """As the socratic file: the same questions and numbers, other solutions."""
+    rows = map(json.loads, raw.splitlines())
+    answers = ((row["question"], "How many? ** " + row["answer"]) for row in rows)
+    return b"".join(json.dumps({"question": q, "answer": a}, ensure_ascii=False).encode() + b"\n" for q, a in answers)
+
+
+def _reversed(raw: bytes) -> bytes:
+    return b"\n".join(reversed(raw.splitlines()))
+
+
+def _first_rows(raw: bytes) -> bytes:
+    return b"\n".join(raw.splitlines()[:1319])
+
+
+@pytest.mark.parametrize("made", [bytes, _crlf, _keys_turned, _socratic, _reversed, _first_rows])
+def test_the_train_split_is_never_scored_under_another_name(official, tmp_path, made):
+    file = tmp_path / "test.jsonl"
+    file.write_bytes(made((official / "train.jsonl").read_bytes()))
+    with pytest.raises(DataError, match="train split, and only the test split is scored"):
+        data.load(path=str(file))
+    assert data.load(split="train", path=str(file))[0].id == "train-0000"  # for exemplars it is the right one
+
+
+@pytest.mark.parametrize("name", ["test.jsonl", "test_socratic.jsonl"])
+def test_exemplars_are_not_drawn_from_the_test_split(official, name):
+    with pytest.raises(DataError, match="train_path: .* is the test split"):
+        data.load(split="train", path=str(official / name))

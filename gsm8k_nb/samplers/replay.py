@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.places import find_path
+from gsm8k_nb.places import STORES, find_path
 from gsm8k_nb.records import Sample, from_row
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, SamplerError
 
 BATCH = 512
-STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 

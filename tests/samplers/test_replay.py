@@ -7,7 +7,6 @@ import pytest
 from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import prompt_for
-from gsm8k_nb.runs import RunError
 from gsm8k_nb.samplers import SamplerError, open_sampler
 
 from ..conftest import write_jsonl
@@ -121,10 +120,23 @@ def test_what_is_not_stored_is_a_failure_not_a_wrong_answer(replay_config, store
 
 
 def test_an_edited_source_is_not_the_same_run(replay_config, stored):
-    evaluate(replay_config)
+    first = evaluate(replay_config)
     stored.write_text(stored.read_text().replace("#### 5", "#### 6"))
-    with pytest.raises(RunError, match="another replay_sha256"):
-        evaluate(replay_config)
+    again = evaluate(replay_config)
+    assert again.run.folder != first.run.folder
+    assert again.metrics["rules"]["strict"]["correct"] == first.metrics["rules"]["strict"]["correct"] - 1
+
+
+def test_a_moved_source_and_data_file_are_the_same_run(replay_config, stored, data_file, tmp_path):
+    first = evaluate(replay_config)
+    for file in (stored, data_file):
+        (tmp_path / "moved").mkdir(exist_ok=True)
+        file.rename(tmp_path / "moved" / f"new-{file.name}")
+    places = {"replay_path": "moved/new-samples.jsonl", "data_path": "moved/new-small.jsonl"}
+    moved = replay_config.model_copy(update={name: str(tmp_path / path) for name, path in places.items()})
+    again = evaluate(moved)
+    assert again.run.folder == first.run.folder
+    assert again.metrics["rules"] == first.metrics["rules"]
 
 
 def test_a_source_without_any_of_the_problems_is_refused(replay_config, stored):
