@@ -36,9 +36,9 @@ PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
 }
 # These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
 NOT_GENERATION = {
-    "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples", "outputs_dir",
-    "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input", "price_output", "budget", "dry_run",
-    "smoke", "tensor_parallel", "ray_workers", "ray_address",
+    "label", "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples",
+    "outputs_dir", "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input", "price_output",
+    "budget", "dry_run", "smoke", "tensor_parallel", "ray_workers", "ray_address",
 }  # fmt: skip
 # Where something lies or runs, and not what it is: a run is found again where these have changed.
 PLACES = {"data_path", "train_path", "replay_path", "device", "base_url"}
@@ -191,6 +191,12 @@ class RunConfig(Parameters):
     """Everything that decides a run. A field's description is its line of help in the notebooks' parameters cell."""
 
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
+    label: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="name of this system in reports and comparisons (None for the model's)",
+    )
     revision: str | None = Field(None, description="commit, tag or branch of the model on the hub")
     sampler: Literal["transformers", "openai", "vllm", "ray", "replay"] = Field(
         "transformers",
@@ -355,8 +361,7 @@ class RunConfig(Parameters):
     @property
     def model_slug(self) -> str:
         """The model's short name, safe in file names and in papermill's path templates (no braces)."""
-        name = self.model.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf")
-        return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:60] or "model"
+        return re.sub(r"[^A-Za-z0-9.]+", "-", short_name(self.model)).strip("-.")[:60] or "model"
 
     @property
     def run_folder(self) -> Path:
@@ -367,6 +372,11 @@ class RunConfig(Parameters):
         outputs = repository_root() / Path(self.outputs_dir).expanduser()
         folder, earlier = outputs / self.run_id, outputs / self._id_of({})
         return earlier if earlier.is_dir() and not folder.exists() else folder
+
+
+def short_name(model: str) -> str:
+    """A model's name without organisation, folders and the ending of its file."""
+    return model.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf")
 
 
 class CompareConfig(Parameters):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gsm8k_nb import stats
-from gsm8k_nb.config import CompareConfig, ConfigError, RunConfig, read_parameters
+from gsm8k_nb.config import CompareConfig, ConfigError, RunConfig, read_parameters, short_name
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.records import Problem, Score
 from gsm8k_nb.runs import Run
@@ -221,10 +221,10 @@ def _state(folder: Path) -> str:
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """A name for each run: its model's, with the protocol and then the run's hash where that is not enough."""
+    """A name for each run: its label or its model's, with the protocol and then its hash where that is not enough."""
     configs = [Run(folder).read_json("config.json") for folder in folders]
     labels = [Run(folder).read_json("metrics.json")["protocol"]["label"] for folder in folders]
-    names = [config["model"].rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf") for config in configs]
+    names = [config.get("label") or short_name(config["model"]) for config in configs]
     for extra in (labels, [folder.name[-8:] for folder in folders], [str(place) for place in range(len(folders))]):
         twice = {name for name in names if names.count(name) > 1}
         names = [f"{name} ({more})" if name in twice else name for name, more in zip(names, extra, strict=True)]

@@ -226,6 +226,23 @@ def test_names_are_told_apart(tmp_path):
     assert len({one.name for one in twice.systems}) == 2
 
 
+def test_a_label_names_a_system(tmp_path):
+    """Two checkpoints that are both called ``final``; a label extends no run and starts none."""
+    rows = [[1, 0], [1, 1]]
+    folders = [
+        run_of(tmp_path, f"{part}/final", row, label=part) for part, row in zip(("sft", "rl"), rows, strict=True)
+    ]
+    found = found_of(*folders)
+    assert {one.name for one in found.systems} == {"sft", "rl"}
+    again = run_of(tmp_path, "sft/final", [1, 0], label="SFT, epoch 3")
+    assert again == folders[0]
+    assert {one.name for one in found_of(again, folders[1]).systems} == {"SFT, epoch 3", "rl"}
+    same = run_of(tmp_path, "rl/final", [1, 1], label="SFT, epoch 3")
+    assert len({one.name for one in found_of(again, same).systems}) == 2
+    unlabelled = [run_of(tmp_path / "1", f"{part}/final", row) for part, row in zip("ab", rows, strict=True)]
+    assert all(one.name.startswith("final (") for one in found_of(*unlabelled).systems)
+
+
 def test_parameters_are_checked():
     assert CompareConfig.checked({"runs": ["a", "b"]}).runs == "a\nb\n"  # a YAML list: traps.md 4.12
     for values, said in [

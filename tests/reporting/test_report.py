@@ -116,6 +116,12 @@ def test_a_run_too_large_for_one_page_says_what_is_left_out(problems, tmp_path):
     assert f"{held['left_out']} of them are not in this file" in page and "1 long texts are without" in page
 
 
+def test_the_label_is_the_title(problems, tmp_path):
+    for label, title in ((None, "GSM8K report: M</h1>"), ("<b>SFT", "GSM8K report: &lt;b&gt;SFT</h1>")):
+        results = results_of(problems, [["#### 5"]] * 4, tmp_path, model="org/M", label=label)
+        assert title in report.save(results).read_text()
+
+
 def test_long_texts_are_whole(problems, tmp_path):  # traps.md 4.29
     long = "step " * 400 + "the end"
     results = results_of(problems, [[long]] * 4, tmp_path)
