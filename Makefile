@@ -85,6 +85,9 @@ test: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/python -m tests.budgets
 
 clean:
 	rm -rf $(VENV) build *.egg-info
