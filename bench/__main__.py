@@ -18,8 +18,8 @@ from bench import house, plan, systems, writing
 from gsm8k_nb import data
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import prompt_for, render, stops
+from gsm8k_nb.samplers import cut_at_stop
 from gsm8k_nb.samplers.loading import converted_gguf
-from gsm8k_nb.samplers.transformers import cut_at_stop
 from gsm8k_nb.sampling.manifest import environment, now
 
 ROOT = Path(__file__).resolve().parents[1]

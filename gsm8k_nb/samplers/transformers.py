@@ -9,6 +9,7 @@ What is done so that a score means what it says:
 
 import hashlib
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,16 +18,19 @@ import torch
 import transformers
 from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 
+from gsm8k_nb.answers.flexible import without_reasoning
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError, sample_seed
+from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop, sample_seed
 from gsm8k_nb.samplers.loading import load_model
 from gsm8k_nb.samplers.shared_prefix import engine
 from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, stop_check, uniforms_of
+from gsm8k_nb.texts import one_line
 
 PROBE_TOKENS = 768  # of the text on which the engine is compared with the model; a run's prompts may be longer
 HAND_ON = 8  # samples go to the run folder in groups of so many
+MOST_FAILED = 3  # prompts in a row on which the model may fail, each alone
 
 Encoded = tuple[Request, list[int]]  # a request and its prompt as token ids
 
@@ -46,14 +50,18 @@ class TransformersSampler:
         self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
         self.tried_tokens = 0  # of the text on which that was found out
         self.memory = engine.Memory()  # of the exemplars, which are read once
+        self.opening = ""  # the reasoning mark that the prompts end with, if they do
+        self.failed_in_a_row = 0
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         left = self._encoded(requests)
+        too_long = self._take_too_long(left)
+        if too_long:
+            yield too_long
         longest = max((len(ids) for _, ids in left.values()), default=0)
-        self._check_context(longest)
         self._try_engine(min(longest + self.config.max_new_tokens, PROBE_TOKENS))
-        make = self._shared_prefix if self.fallback is None else self._plain
         while left:
+            make = self._shared_prefix if self.fallback is None else self._plain
             # the longest first: memory runs out at once or never
             todo = sorted(left.values(), key=lambda pair: -len(pair[1]))
             try:
@@ -61,8 +69,10 @@ class TransformersSampler:
                     for sample in samples:
                         del left[sample.problem_id, sample.sample_index]
                     yield samples
-            except RuntimeError as error:  # torch.OutOfMemoryError is one
-                self._halve_batch(error)
+            except SamplerError:
+                raise
+            except Exception as error:
+                self._go_on_otherwise(error)
 
     def _encoded(self, requests: Iterable[Request]) -> dict[tuple[str, int], Encoded]:
         """Requests by problem and sample, with the prompt's token ids: one list a problem, which its samples share."""
@@ -71,11 +81,11 @@ class TransformersSampler:
         for one in requests:
             if one.problem.id not in ids:
                 ids[one.problem.id] = encode(self.tokenizer, one.prompt)
+                self.opening = opening_of(render(self.tokenizer, one.prompt))
             found[one.problem.id, one.sample_index] = (one, ids[one.problem.id])
         return found
 
     def describe(self) -> dict[str, Any]:
-        template = self.tokenizer.chat_template
         return {
             "engine": f"transformers {transformers.__version__}, torch {torch.__version__}",
             "attention": "shared prefix" if self.fallback is None else f"plain generate ({self.fallback})",
@@ -87,7 +97,7 @@ class TransformersSampler:
             "threads": torch.get_num_threads(),
             "batch_size": self.batch_size,
             "eos_token_ids": self.eos_ids,
-            "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest() if template else None,
+            "chat_template_sha256": template_sha256(self.tokenizer),
             "sampling": self._sampling(),
         }
 
@@ -108,7 +118,11 @@ class TransformersSampler:
             top_k=config.top_k,
             stop_token_ids=self.eos_ids,
             stop_strings=stop,
+            stops_here=lambda ids: cut_at_stop(self._text(ids), stop)[1],
         )
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return decode(self.tokenizer, ids, self.opening)
 
     def _shared_prefix(self, todo: list[Encoded], stop: tuple[str, ...]) -> Iterator[list[Sample]]:
         """Samples as they end, handed on a few at a time."""
@@ -137,21 +151,35 @@ class TransformersSampler:
         for start in range(0, len(todo), self.batch_size):
             batch = todo[start : start + self.batch_size]
             started = time.perf_counter()
-            width = max(len(ids) for _, ids in batch)
-            ids = torch.tensor([[self.pad_id] * (width - len(row)) + row for _, row in batch])
-            mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for _, row in batch])
-            settings = self._settings(stop)
-            seeds = [sample_seed(self.config.seed, request) for request, _ in batch]
-            with torch.inference_mode():
-                output = self.model.generate(
-                    ids.to(self.model.device),
-                    attention_mask=mask.to(self.model.device),
-                    generation_config=self._generation_config(),
-                    logits_processor=[SeededDraw(settings, seeds, width)] if settings.temperature else [],
-                    stopping_criteria=[StopStrings(self.tokenizer, stop, width)] if stop else [],
-                )
-            rows = zip(batch, output[:, width:].tolist(), strict=True)
-            yield timed([self._finish(request, len(row), new, stop) for (request, row), new in rows], started)
+            try:
+                samples = self._generate(batch, stop)
+                self.failed_in_a_row = 0
+            except Exception as error:
+                if _out_of_memory(error) and self.batch_size > 1:
+                    raise
+                if len(batch) > 1:  # which of them is it?
+                    for pair in batch:
+                        yield from self._plain([pair], stop)
+                    continue
+                samples = [self._failed(batch[0][0], error)]
+            yield timed(samples, started)
+
+    def _generate(self, batch: list[Encoded], stop: tuple[str, ...]) -> list[Sample]:
+        width = max(len(ids) for _, ids in batch)
+        ids = torch.tensor([[self.pad_id] * (width - len(row)) + row for _, row in batch])
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for _, row in batch])
+        settings = self._settings(stop)
+        seeds = [sample_seed(self.config.seed, request) for request, _ in batch]
+        with torch.inference_mode():
+            output = self.model.generate(
+                ids.to(self.model.device),
+                attention_mask=mask.to(self.model.device),
+                generation_config=self._generation_config(),
+                logits_processor=[SeededDraw(settings, seeds, width)] if settings.temperature else [],
+                stopping_criteria=[StopStrings(self.tokenizer, settings, width)] if stop else [],
+            )
+        rows = zip(batch, output[:, width:].tolist(), strict=True)
+        return [self._finish(request, len(row), new, stop) for (request, row), new in rows]
 
     def _generation_config(self) -> GenerationConfig:
         """Greedy in name for both: a random draw leaves one token possible, see ``SeededDraw``."""
@@ -168,10 +196,11 @@ class TransformersSampler:
         """A row of token ids as a sample: cut at its end token and at the first stop string."""
         end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
         kept = ids if end is None else ids[:end]
-        text, cut = cut_at_stop(decode(self.tokenizer, kept), stop)
+        text, cut = cut_at_stop(self._text(kept), stop)
         n_new = len(kept) + (end is not None)
-        if cut and end is None:  # rows that stop early are padded until the batch ends
-            n_new = _tokens_until_stop(self.tokenizer, kept, stop)
+        if cut and end is None:  # rows that stop early are padded until the batch ends; by bisection
+            stops_at = range(1, len(kept))
+            n_new = 1 + bisect_left(stops_at, True, key=lambda n: cut_at_stop(self._text(kept[:n]), stop)[1])
         finish = "stop" if cut or end is not None else "length"
         return Sample(request.problem.id, request.sample_index, text, finish, None, n_prompt, n_new)
 
@@ -180,27 +209,57 @@ class TransformersSampler:
         if length > self.tried_tokens:
             self.fallback, self.tried_tokens = engine.supports(self.model, length=length), length
 
-    def _check_context(self, longest: int) -> None:
+    def _take_too_long(self, left: dict[tuple[str, int], Encoded]) -> list[Sample]:
+        """Failed samples for the prompts that do not fit, which leave ``left``. SamplerError where none fits."""
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        if limit and longest + self.config.max_new_tokens > limit:
-            raise SamplerError(
-                f"max_new_tokens: the longest prompt has {longest} tokens and {self.config.max_new_tokens} new ones "
-                f"are allowed, but the model's context is {limit}; lower max_new_tokens to {max(limit - longest, 0)}"
-            )
+        room = float("inf") if limit is None else limit - self.config.max_new_tokens
+        over = {key: (request, len(ids)) for key, (request, ids) in left.items() if len(ids) > room}
+        if over and len(over) == len(left):
+            raise SamplerError(no_room(max(length for _, length in over.values()), self.config, limit))
+        for key in over:
+            del left[key]
+        return [failed_sample(request, no_room(length, self.config, limit)) for request, length in over.values()]
 
-    def _halve_batch(self, error: RuntimeError) -> None:
-        """Where memory ran out, go on with half the batch; any other error, or a batch of one, is raised."""
-        message = str(error).lower()
-        if not isinstance(error, torch.OutOfMemoryError) and "memory" not in message:
+    def _go_on_otherwise(self, error: Exception) -> None:
+        """Where memory ran out with half the batch; where the engine cannot do it, with ``model.generate``."""
+        if _out_of_memory(error) and self.batch_size > 1:
+            self.batch_size //= 2
+            if self.model.device.type == "cuda":
+                torch.cuda.empty_cache()
+        elif self.fallback is None:
+            self.fallback = f"shared prefix stopped with {one_line(error, 200)}"
+        else:
             raise error
-        if self.batch_size == 1:
-            raise SamplerError(
+
+    def _failed(self, request: Request, error: Exception) -> Sample:
+        """A prompt on which the model fails is a failed sample, and the others go on; SamplerError where all fail."""
+        said = f"{type(error).__name__}: {one_line(error)}"
+        if _out_of_memory(error):
+            said = (
                 "out of memory with a batch of one: choose a smaller model, dtype: bfloat16, fewer max_new_tokens, or "
                 "a device with more memory"
-            ) from error
-        self.batch_size //= 2
-        if self.model.device.type == "cuda":
-            torch.cuda.empty_cache()
+            )
+        self.failed_in_a_row += 1
+        if self.failed_in_a_row >= MOST_FAILED:
+            raise SamplerError(f"the model fails on {MOST_FAILED} prompts in a row, the last with {said}") from error
+        return failed_sample(request, said)
+
+
+def failed_sample(request: Request, error: str) -> Sample:
+    return Sample(request.problem.id, request.sample_index, None, error=error)
+
+
+def no_room(length: int, config: RunConfig, limit: int) -> str:
+    """Why a prompt of so many tokens cannot be answered in a context of ``limit``."""
+    return (
+        f"max_new_tokens: a prompt has {length} tokens and {config.max_new_tokens} new ones are allowed, but the "
+        f"model's context is {limit}; lower max_new_tokens to {max(limit - length, 0)}"
+    )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    oom = isinstance(error, RuntimeError) and "memory" in str(error).lower()
+    return oom or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 class SeededDraw(LogitsProcessor):
@@ -220,8 +279,8 @@ class SeededDraw(LogitsProcessor):
 class StopStrings(StoppingCriteria):
     """Marks a row done once its newest token completes a stop string, by the engine's own ``stop_check``."""
 
-    def __init__(self, tokenizer, stop: tuple[str, ...], prompt_width: int) -> None:
-        self.completes = stop_check(stop, tokenizer)
+    def __init__(self, tokenizer, settings: Decoding, prompt_width: int) -> None:
+        self.completes = stop_check(settings, tokenizer)
         self.prompt_width = prompt_width
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs) -> torch.Tensor:
@@ -229,30 +288,47 @@ class StopStrings(StoppingCriteria):
         return torch.tensor(done, dtype=torch.bool, device=input_ids.device)
 
 
+def render(tokenizer, prompt: Prompt) -> str:
+    """A prompt as text: messages by the tokenizer's chat template."""
+    if isinstance(prompt, str):
+        return prompt
+    return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+
+
 def encode(tokenizer, prompt: Prompt) -> list[int]:
     """Token ids of a prompt: rendered by the chat template where it is messages, with exactly the BOS that belongs.
 
     A tokenizer that puts BOS before plain text gets exactly one, also where its template wrote one already.
     """
-    if isinstance(prompt, str):
-        text = prompt
-    else:
-        text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    ids = tokenizer(text, add_special_tokens=False).input_ids
+    ids = tokenizer(render(tokenizer, prompt), add_special_tokens=False).input_ids
     bos = tokenizer.bos_token_id
     if bos is not None and tokenizer("a").input_ids[:1] == [bos] and ids[:1] != [bos]:
         return [bos, *ids]
     return ids
 
 
-def decode(tokenizer, ids: list[int]) -> str:
-    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+def opening_of(prompt: str) -> str:
+    """The mark that opens reasoning, where a prompt ends with it, as some chat templates write it for the model.
+
+    >>> opening_of("[user]How many?[assistant]<think>\\n")
+    '<think>'
+    """
+    line = prompt.rstrip()[-80:].rsplit("\n", 1)[-1]
+    ends = (line[place:] for place in reversed(range(len(line))))
+    return next((end for end in ends if not without_reasoning(f"{end} x")), "")
 
 
-def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
-    """The text before the first stop string, and whether there was one."""
-    places = [place for place in (text.find(string) for string in stop) if place >= 0]
-    return (text[: min(places)], True) if places else (text, False)
+def decode(tokenizer, ids: Sequence[int], opening: str = "") -> str:
+    """The text of a completion behind the reasoning mark that its prompt ended with, so that a thought shows as one.
+
+    Special tokens are dropped, unless they are what tells the thought from the answer (gpt-oss, Magistral).
+    """
+    text, whole = (
+        opening + tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
+        for skip in (True, False)
+    )
+    unmarked = without_reasoning(text) in (text, "")
+    return whole if unmarked and without_reasoning(whole) != whole else text
 
 
 def timed(samples: list[Sample], started: float) -> list[Sample]:
@@ -261,13 +337,9 @@ def timed(samples: list[Sample], started: float) -> list[Sample]:
     return [replace(sample, seconds=seconds) for sample in samples]
 
 
-def _tokens_until_stop(tokenizer, ids: list[int], stop: tuple[str, ...]) -> int:
-    """The number of tokens up to the one that completed a stop string, by bisection."""
-    low, high = 1, len(ids)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if cut_at_stop(decode(tokenizer, ids[:middle]), stop)[1] else (middle + 1, high)
-    return low
+def template_sha256(tokenizer) -> str | None:
+    template = tokenizer.chat_template
+    return hashlib.sha256(str(template).encode()).hexdigest() if template else None
 
 
 def end_token_ids(model, tokenizer) -> list[int]:

@@ -9,20 +9,19 @@ requests of their own, each with its own seed. Texts are decoded and cut here, b
 A draw depends on seed, problem and sample; on a GPU its low bits, and so a text now and then, also on the batch.
 """
 
-import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError, loading, sample_seed
+from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop, loading, sample_seed
 from gsm8k_nb.samplers import transformers as local
 from gsm8k_nb.texts import one_line
 
@@ -31,6 +30,14 @@ COLDEST = 0.01  # vLLM raises a lower temperature to this
 HAND_ON = 16  # samples go to the run folder in groups of so many
 # Unless the user has set them: no log in the notebook, and no report of use leaves this machine.
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"}
+
+
+class _Asked(NamedTuple):
+    """A request that vLLM works on, and the stop strings that it was given."""
+
+    request: Request
+    prompt_ids: list[int]
+    stop: tuple[str, ...]
 
 
 class VLLMSampler:
@@ -42,7 +49,7 @@ class VLLMSampler:
         source, revision = loading.model_source(config.model, config.revision)
         try:
             self.tokenizer, self.eos_ids, context = _facts(source, revision)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # as in ``loading.load_model``
             raise SamplerError(loading.loading_failed(config.model, source, error)) from error
         try:
             self.max_model_len = min(context, PROMPT_ROOM + config.max_new_tokens)
@@ -51,26 +58,33 @@ class VLLMSampler:
             raise SamplerError(f"model: vllm could not load {config.model!r}: {one_line(error)}") from error
         self.has_chat_template = bool(self.tokenizer.chat_template)
         self.most = 2 * self.engine.vllm_config.scheduler_config.max_num_seqs
-        self.asked = 0
+        self.running: dict[str, _Asked] = {}
+        self.asked = self.refused = 0
+        self.stops_in_thought = False  # vLLM has ended a text at a stop string inside its reasoning
+        self.opening = ""  # the reasoning mark that the prompts end with, if they do
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
-        todo, running = self._encoded(requests), {}
-        ended: list[Sample] = []
+        todo, ended = self._encoded(requests), []
         started = time.perf_counter()
         try:
-            while self._supply(todo, running, stop):
+            while True:
+                for request, ids in islice(todo, max(self.most - len(self.running), 0)):
+                    ended += self._ask(request, ids, tuple(stop))
                 for output in self._step():
-                    ended.append(self._finish(*running.pop(output.request_id), output.outputs[0], tuple(stop)))
-                if len(ended) >= HAND_ON or (ended and not running):
+                    ended += self._finish(self.running.pop(output.request_id), output.outputs[0], tuple(stop))
+                if len(ended) >= HAND_ON or (ended and not self.running):
                     yield local.timed(ended, started)
                     ended, started = [], time.perf_counter()
+                elif not self.running:
+                    return
         finally:
             with suppress(Exception):  # the run broke off, perhaps with vLLM itself
-                self.engine.abort_request(list(running))
+                self.engine.abort_request(list(self.running))
+            self.running.clear()
 
     def describe(self) -> dict[str, Any]:
         model, scheduler = self.engine.vllm_config.model_config, self.engine.vllm_config.scheduler_config
-        template = self.tokenizer.chat_template
+        drawn = {"seed": self.config.seed} if self.config.temperature else {}
         return {
             "engine": f"vllm {self.vllm.__version__}, torch {local.torch.__version__}",
             "model_class": (model.hf_config.architectures or [None])[0],
@@ -83,8 +97,8 @@ class VLLMSampler:
             "batch_size": scheduler.max_num_seqs,
             "prefix_caching": True,
             "eos_token_ids": self.eos_ids,
-            "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest() if template else None,
-            "sampling": self._sampling(),
+            "chat_template_sha256": local.template_sha256(self.tokenizer),
+            "sampling": {"method": "sampling" if self.config.temperature else "greedy"} | drawn | self._fields(),
         }
 
     def _engine_options(self, source: str, revision: str | None) -> dict[str, Any]:
@@ -98,7 +112,7 @@ class VLLMSampler:
             "distributed_executor_backend": "mp" if parallel > 1 else None,  # not Ray's, also inside a Ray worker
             "max_model_len": self.max_model_len,
             "enable_prefix_caching": True,
-            "generation_config": "vllm",  # vLLM would fill unset fields from the model's own file: traps.md 2.15
+            "generation_config": "vllm",  # unset fields would be filled from the model's own file
             "trust_remote_code": False,
             "disable_log_stats": True,
             "use_tqdm_on_load": False,
@@ -110,41 +124,46 @@ class VLLMSampler:
         for request in requests:
             if request.prompt is not prompt:
                 prompt, ids = request.prompt, local.encode(self.tokenizer, request.prompt)
-                self._check_context(len(ids))
+                self.opening = local.opening_of(local.render(self.tokenizer, request.prompt))
             yield request, ids
 
-    def _check_context(self, length: int) -> None:
-        room = self.max_model_len - length
-        if room < self.config.max_new_tokens:
-            raise SamplerError(
-                f"max_new_tokens: a prompt has {length} tokens and {self.config.max_new_tokens} new ones are allowed, "
-                f"but the model is loaded for {self.max_model_len}; lower max_new_tokens to {max(room, 0)}"
+    def _ask(self, request: Request, ids: list[int], stop: tuple[str, ...]) -> list[Sample]:
+        """Give vLLM a request; where it cannot take it, the failed sample. SamplerError where it takes none."""
+        stop = () if self.stops_in_thought else stop
+        try:
+            if len(ids) + self.config.max_new_tokens > self.max_model_len:
+                raise ValueError(local.no_room(len(ids), self.config, self.max_model_len))
+            self.engine.add_request(
+                str(self.asked + 1), {"prompt_token_ids": ids}, self._parameters(request, list(stop))
             )
-
-    def _supply(self, todo: Iterator, running: dict[str, tuple[Request, int]], stop: Sequence[str]) -> bool:
-        """Add requests up to the most that are to wait or run; whether any do."""
-        for request, ids in islice(todo, max(self.most - len(running), 0)):
-            self.asked += 1
-            name = str(self.asked)
-            running[name] = (request, len(ids))
-            self.engine.add_request(name, {"prompt_token_ids": ids}, self._parameters(request, stop))
-        return bool(running)
+        except ValueError as error:
+            self.refused += 1
+            if not self.asked and self.refused == local.MOST_FAILED:
+                raise SamplerError(one_line(error)) from None
+            return [local.failed_sample(request, one_line(error))]
+        self.asked += 1
+        self.running[str(self.asked)] = _Asked(request, ids, stop)
+        return []
 
     def _step(self) -> list[Any]:
         """One step of the model for all running requests; those that ended with it."""
+        if not self.running:
+            return []
         try:
+            if not self.engine.has_unfinished_requests():
+                raise RuntimeError(f"it knows nothing of {len(self.running)} requests")
             return [output for output in self.engine.step() if output.finished]
         except Exception as error:
             raise SamplerError(f"vllm stopped: {one_line(error)}; what was sampled before is safe") from error
 
-    def _parameters(self, request: Request, stop: Sequence[str]) -> Any:
+    def _parameters(self, request: Request, stop: list[str]) -> Any:
         """Every field that can change a text, stated, with all of the model's end tokens, of which vLLM knows one."""
         from vllm.sampling_params import RequestOutputKind
 
         return self.vllm.SamplingParams(
             **self._fields(),
             seed=sample_seed(self.config.seed, request) if self.config.temperature else None,
-            stop=list(stop),
+            stop=stop,
             stop_token_ids=self.eos_ids,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
@@ -165,19 +184,23 @@ class VLLMSampler:
             "skip_special_tokens": True,
         }
 
-    def _sampling(self) -> dict[str, Any]:
-        drawn = {"seed": self.config.seed} if self.config.temperature else {}
-        return {"method": "sampling" if self.config.temperature else "greedy"} | drawn | self._fields()
+    def _finish(self, asked: _Asked, output: Any, stop: tuple[str, ...]) -> list[Sample]:
+        """An output as a sample, cut at its end token and at the first stop string; none where it is asked for anew.
 
-    def _finish(self, request: Request, n_prompt: int, output: Any, stop: tuple[str, ...]) -> Sample:
-        """An output as a sample: cut at its end token and at the first stop string."""
+        vLLM knows nothing of reasoning. Where it stopped inside a thought, this text, and all later ones, are written
+        without its stop strings and cut here alone: the same text so far, since a draw depends on its own seed.
+        """
         ids = list(output.token_ids)
-        identity = (request.problem.id, request.sample_index)
         if output.finish_reason not in ("stop", "length"):
-            return Sample(*identity, None, error=f"vllm ended the request: {output.finish_reason}")
-        end = next((place for place, token in enumerate(ids) if token in self.eos_ids), len(ids))
-        text, _ = local.cut_at_stop(local.decode(self.tokenizer, ids[:end]), stop)
-        return Sample(*identity, text, output.finish_reason, None, n_prompt, len(ids))
+            return [local.failed_sample(asked.request, f"vllm ended the request: {output.finish_reason}")]
+        end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
+        text, cut = cut_at_stop(local.decode(self.tokenizer, ids[:end], self.opening), stop)
+        if asked.stop and output.finish_reason == "stop" and end is None and not cut:
+            self.stops_in_thought = True
+            return self._ask(asked.request, asked.prompt_ids, ())
+        reason = "stop" if cut else output.finish_reason
+        identity = (asked.request.problem.id, asked.request.sample_index)
+        return [Sample(*identity, text, reason, None, len(asked.prompt_ids), len(ids))]
 
 
 def import_vllm(config: RunConfig) -> tuple[Any, str]:

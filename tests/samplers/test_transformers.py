@@ -6,7 +6,7 @@ import pytest
 
 from gsm8k_nb.config import SMOLLM2, RunConfig
 from gsm8k_nb.records import Problem
-from gsm8k_nb.samplers import Request, SamplerError, open_sampler
+from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop, open_sampler
 
 torch = pytest.importorskip("torch", reason="the transformers extra is not installed")
 from gsm8k_nb.samplers import transformers as sampler  # noqa: E402
@@ -152,8 +152,108 @@ def test_out_of_memory_in_plain_generate(tiny_model, monkeypatch):
         raise RuntimeError("shapes do not match")
 
     monkeypatch.setattr(opened.model, "generate", broken)
-    with pytest.raises(RuntimeError, match="shapes"):
+    with pytest.raises(SamplerError, match="fails on 3 prompts in a row, the last with RuntimeError: shapes"):
         list(opened.sample(requests(), ()))
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.usefixtures("plain_only")
+def test_a_prompt_on_which_the_model_fails_is_one_failed_sample(tiny_model, monkeypatch, size):
+    right = texts(options(tiny_model))
+    opened = open_sampler(options(tiny_model, batch_size=size))
+    generate, bad = opened.model.generate, len("Three?") + 1
+
+    def fails(ids, attention_mask, **rest):
+        if bad in attention_mask.sum(-1).tolist():
+            raise IndexError("index out of\nrange")
+        return generate(ids, attention_mask=attention_mask, **rest)
+
+    monkeypatch.setattr(opened.model, "generate", fails)
+    done = {one.problem_id: one for batch in opened.sample(requests(), ()) for one in batch}
+    assert done["test-0002"].error == "IndexError: index out of range" and done["test-0002"].text is None
+    assert {name: one.text for name, one in done.items() if not one.error} == {
+        name: text for (name, _), text in right.items() if name != "test-0002"
+    }
+
+
+def test_where_the_engine_stops_generate_goes_on(tiny_model, monkeypatch):
+    right, generate = texts(options(tiny_model)), sampler.engine.generate
+    opened = open_sampler(options(tiny_model))
+    monkeypatch.setattr(sampler, "HAND_ON", 1)
+
+    def breaks(*args, **rest):
+        yield next(generate(*args, **rest))
+        raise IndexError("no such layer")
+
+    monkeypatch.setattr(sampler.engine, "generate", breaks)
+    done = [one for batch in opened.sample(requests(), ()) for one in batch]
+    assert {(one.problem_id, 0): one.text for one in done} == right and len(done) == len(right)
+    assert "stopped with no such layer" in opened.describe()["attention"]
+
+
+def test_a_prompt_too_long_is_one_failed_sample(tiny_model):
+    opened = open_sampler(options(tiny_model))
+    asked = requests(["pens " * 1000, *QUESTIONS])
+    done = [one for batch in opened.sample(asked, ()) for one in batch]
+    assert [one.problem_id for one in done if one.error] == ["test-0000"] and len(done) == 5
+    assert "a prompt has 5001 tokens" in done[0].error and "context is 2048" in done[0].error
+
+
+STOP = "\n\nQ:"
+THOUGHT, ANSWER = f"Hm.{STOP} what?</think>", "It is 5."
+THOUGHTS = {  # what the prompt ends with, what the model writes, what is kept
+    "none": ("", f"{ANSWER}{STOP} And then?", ANSWER),
+    "opened and closed": ("", f"<think>{THOUGHT}{ANSWER}{STOP} next", f"<think>{THOUGHT}{ANSWER}"),
+    "opened by the prompt": ("<think>\n", f"{THOUGHT}{ANSWER}{STOP} next", f"<think>{THOUGHT}{ANSWER}"),
+    "closed by the prompt": ("<think>\n\n</think>\n\n", f"{ANSWER}{STOP} next", ANSWER),
+    "never closed": ("", f"<think>Hm.{STOP} what? 7{STOP}", f"<think>Hm.{STOP} what? 7{STOP}"),
+    "opened by the prompt, never closed": ("<think>", f"Hm.{STOP} what? 7", f"<think>Hm.{STOP} what? 7"),
+    "thought after the answer": ("", f"{ANSWER}{STOP} <think>So", ANSWER),
+    "two thoughts": ("", f"<think>a</think>b<think>{STOP}</think>c{STOP}d", f"<think>a</think>b<think>{STOP}</think>c"),
+    "square brackets": ("", f"[THINK]a{STOP}[/THINK]c{STOP}d", f"[THINK]a{STOP}[/THINK]c"),
+}
+
+
+@pytest.mark.parametrize("way", ["shared prefix", "plain"])
+@pytest.mark.parametrize("case", THOUGHTS)
+def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch, case, way):
+    ending, written, kept = THOUGHTS[case]
+    opened = open_sampler(options(tiny_model, max_new_tokens=90, temperature=1.0))
+    opened.fallback, opened.tried_tokens = None if way == "shared prefix" else "not wanted", 1000
+    script = opened.tokenizer(written, add_special_tokens=False).input_ids + [2]
+
+    def scripted(logits, settings, uniforms):  # a draw is the number of its token, see below
+        return torch.tensor([script[min(round(float(one) * 1000), len(script) - 1)] for one in uniforms])
+
+    for module in (sampler, sampler.engine):
+        monkeypatch.setattr(module, "choose", scripted)
+        monkeypatch.setattr(module, "uniforms_of", lambda seed, settings: [n / 1000 for n in range(90)])
+    done = [
+        one for batch in opened.sample(requests(["One pen? " + ending, "Two? " + ending]), (STOP,)) for one in batch
+    ]
+    assert [one.text for one in done] == [kept, kept]
+    assert {one.finish_reason for one in done} == {"stop"}
+    assert opened.describe()["attention"].startswith(way)
+
+
+def test_one_rule_for_whole_texts_and_for_texts_as_they_are_written():
+    for ending, written, kept in THOUGHTS.values():
+        assert cut_at_stop(sampler.opening_of(ending) + written, (STOP,))[0] == kept
+
+
+def test_special_tokens_that_mark_a_thought_stay(tiny_model):
+    from gsm8k_nb.answers import extract
+
+    _, tokenizer = load_model(options(tiny_model))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["[THINK]", "[/THINK]", "<|im_end|>"]})
+    thought = tokenizer("[THINK]7 or 8?[/THINK]It is 5.<|im_end|>", add_special_tokens=False).input_ids
+    assert extract(sampler.decode(tokenizer, thought), "flexible") == 5
+    cut = tokenizer("[THINK]7 or 8", add_special_tokens=False).input_ids
+    assert extract(sampler.decode(tokenizer, cut), "flexible") is None
+    plain = tokenizer("It is 5.<|im_end|>", add_special_tokens=False).input_ids
+    assert sampler.decode(tokenizer, plain) == "It is 5."
+    closed = tokenizer("7 or 8?[/THINK]It is 5.", add_special_tokens=False).input_ids
+    assert extract(sampler.decode(tokenizer, closed, "[THINK]"), "flexible") == 5
 
 
 def test_device_and_dtype_choices():

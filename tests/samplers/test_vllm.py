@@ -37,19 +37,24 @@ class Engine:
         self.asked.append((prompt["prompt_token_ids"], params))
         self.waiting[name] = (prompt["prompt_token_ids"], params, [])
 
+    def has_unfinished_requests(self):
+        return bool(self.waiting)
+
     def step(self):
         for ids, params, new in list(self.waiting.values())[:2]:
-            with torch.inference_mode():
-                logits = self.model(torch.tensor([ids + new])).logits[0, -1]
-            if params.temperature:
-                generator = torch.Generator().manual_seed(params.seed + len(new))
-                new.append(int(torch.multinomial((logits / params.temperature).softmax(-1), 1, generator=generator)))
-            else:
-                new.append(int(logits.argmax()))
+            new.append(self.next(ids, params, new))
         ended = {name: self.ended(params, new) for name, (_, params, new) in self.waiting.items()}
         return [self.output(name, reason) for name, reason in ended.items() if reason] + [
             SimpleNamespace(finished=False)
         ]
+
+    def next(self, ids, params, new):
+        with torch.inference_mode():
+            logits = self.model(torch.tensor([ids + new])).logits[0, -1]
+        if not params.temperature:
+            return int(logits.argmax())
+        generator = torch.Generator().manual_seed(params.seed + len(new))
+        return int(torch.multinomial((logits / params.temperature).softmax(-1), 1, generator=generator))
 
     def ended(self, params, new):
         text = self.tokenizer.decode(new, skip_special_tokens=True)
@@ -166,11 +171,15 @@ def test_what_goes_wrong_is_said_in_a_line(tiny_model, monkeypatch, tmp_path):
         open_sampler(options(tmp_path))
     sampler = open_sampler(options(tiny_model, max_new_tokens=2040))
     with pytest.raises(SamplerError, match=r"max_new_tokens: a prompt has \d+ tokens .* lower max_new_tokens to 20"):
-        answers(sampler, requests()[1:2])
+        answers(sampler, requests()[1:2] * 3)
     sampler = open_sampler(options(tiny_model))
     monkeypatch.setattr(sampler.engine, "ended", lambda params, new: "abort")
     [[sample]] = list(sampler.sample(requests()[:1], ()))
     assert sample.text is None and sample.error == "vllm ended the request: abort"  # traps.md 4.36
+    monkeypatch.setattr(sampler.engine, "has_unfinished_requests", lambda: False)
+    with pytest.raises(SamplerError, match="^vllm stopped: it knows nothing of 1 requests; "):  # and no endless loop
+        list(sampler.sample(requests()[:1], ()))
+    monkeypatch.setattr(sampler.engine, "has_unfinished_requests", lambda: True)
     monkeypatch.setattr(sampler.engine, "step", broken)
     with pytest.raises(SamplerError, match="^vllm stopped: CUDA out of memory; what was sampled before is safe$"):
         answers(sampler, requests())
@@ -182,6 +191,40 @@ def test_what_goes_wrong_is_said_in_a_line(tiny_model, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(SamplerError, match=r"environment of its own.*pip install -e '\.\[vllm\]'"):
         open_sampler(options(tiny_model))
+
+
+def test_a_prompt_that_cannot_be_answered_is_one_failed_sample(tiny_model, monkeypatch):
+    sampler = open_sampler(options(tiny_model))
+    long = Problem("test-0009", "pens " * 1000, "#### 1", Decimal(1))
+    asked = [Request(long, 0, long.question), *requests()]
+    done = [one for batch in sampler.sample(asked, ()) for one in batch]
+    assert {one.problem_id: one.error for one in done if one.error} == {
+        "test-0009": "max_new_tokens: a prompt has 5001 tokens and 24 new ones are allowed, but the model's context is "
+        "2048; lower max_new_tokens to 0"
+    }
+    assert len(done) == 5
+    add = sampler.engine.add_request
+
+    def refuse(name, prompt, params):
+        if len(prompt["prompt_token_ids"]) == 7:
+            raise ValueError("no such prompt,\nplease")
+        add(name, prompt, params)
+
+    monkeypatch.setattr(sampler.engine, "add_request", refuse)
+    done = [one for batch in sampler.sample(requests(), ()) for one in batch]
+    assert [one.error for one in done if one.error] == ["no such prompt, please"] and len(done) == 4
+
+
+def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch):
+    sampler = open_sampler(options(tiny_model, max_new_tokens=200))
+    script = "<think>Hm.\n\nQ: what?</think>It is 5.\n\nQ: And then?"
+    tokens = sampler.tokenizer(script, add_special_tokens=False).input_ids
+    monkeypatch.setattr(Engine, "next", lambda self, ids, params, new: (tokens + [2] * 200)[len(new)])
+    done = answers(sampler, requests(samples=3), ("\n\nQ:",))
+    assert {text for text, *_ in done.values()} == {"<think>Hm.\n\nQ: what?</think>It is 5."}
+    assert {reason for _, reason, *_ in done.values()} == {"stop"}
+    given = [params.stop for _, params in sampler.engine.asked]
+    assert given[0] == ["\n\nQ:"] and given[-1] == [] and len(given) < 2 * len(done)  # once found out, it is known
 
 
 def broken(**options):

@@ -17,7 +17,8 @@ from torch import Tensor
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How to decode. ``temperature`` 0 is greedy; ``top_k`` None and ``top_p`` 1 are off. ``stop_token_ids`` end a text
-    and stay in it, as in ``generate``; so does the token that completes one of ``stop_strings``."""
+    and stay in it, as in ``generate``; so does the token that completes one of ``stop_strings``, unless ``stops_here``,
+    which is asked with all of the text's tokens, says that this one does not count."""
 
     max_new_tokens: int
     temperature: float = 0.0
@@ -25,6 +26,7 @@ class Decoding:
     top_k: int | None = None
     stop_token_ids: Sequence[int] = ()
     stop_strings: Sequence[str] = ()
+    stops_here: Callable[[Sequence[int]], bool] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stop_strings, str):  # it would be read as one stop string a letter
@@ -67,11 +69,13 @@ def uniforms_of(seed: int, settings: Decoding) -> list[float]:
     return torch.rand(settings.max_new_tokens, generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def stop_check(strings: Sequence[str], tokenizer) -> Callable[[Sequence[int]], bool]:
+def stop_check(settings: Decoding, tokenizer) -> Callable[[Sequence[int]], bool]:
     """A function that says whether the last of a text's tokens completes one of the stop strings; ask at every token.
 
-    Only the last few tokens are decoded, and only where the newest can complete a stop string at all.
+    Only the last few tokens are decoded, and only where the newest can complete a stop string at all; ``stops_here``
+    is asked only where there is one.
     """
+    strings, stops_here = settings.stop_strings, settings.stops_here
     finals = {string[-1] for string in strings}
     window = max((len(string.encode()) for string in strings), default=0) + 8  # a token is a byte or more, or skipped
 
@@ -87,14 +91,15 @@ def stop_check(strings: Sequence[str], tokenizer) -> Callable[[Sequence[int]], b
         if not strings or not may_complete(token_ids[-1]):
             return False
         tail = decode(token_ids[-window:])
-        return any(string in tail for string in strings)
+        found = any(string in tail for string in strings)
+        return found and (stops_here is None or stops_here(token_ids))
 
     return completes
 
 
 def end_check(settings: Decoding, tokenizer) -> Callable[[list[int]], str | None]:
     """A function that says how a text ends with its last token: ``stop``, ``length``, or None where it goes on."""
-    stop_ids, completes = set(settings.stop_token_ids), stop_check(settings.stop_strings, tokenizer)
+    stop_ids, completes = set(settings.stop_token_ids), stop_check(settings, tokenizer)
 
     def ends(token_ids: list[int]) -> str | None:
         if token_ids[-1] in stop_ids or completes(token_ids):
