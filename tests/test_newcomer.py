@@ -237,7 +237,7 @@ def test_a_folder_of_foreign_rows_names_the_field(tmp_path, replay_config):
     write_jsonl(tmp_path / "foreign.jsonl", [{"prompt": "a?", "completion": "1"}])
     with pytest.raises(SamplerError) as caught:
         open_sampler(replay_config.model_copy(update={"replay_path": str(tmp_path / "foreign.jsonl")}))
-    says(caught, "foreign.jsonl, row 1", "'completion'", "known: problem_id")
+    says(caught, "foreign.jsonl, line 1", "'completion'", "known: problem_id")
 
 
 # Installation

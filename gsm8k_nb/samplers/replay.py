@@ -19,16 +19,19 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import STORES, find_path
 from gsm8k_nb.records import Sample, from_row
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, SamplerError
+from gsm8k_nb.texts import one_line
 
 BATCH = 512
-UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
+LONGEST_LINE = 64_000_000  # bytes; a file with a longer line is no JSON Lines, and would fill the memory
+# Texts pack to a tenth or so; an archive that unpacks to more than this was made to fill a disk or the memory.
+MOST_TIMES, AND_BYTES = 100, 100_000_000
 
 
 class ReplaySampler:
@@ -38,15 +41,20 @@ class ReplaySampler:
 
     def __init__(self, config: RunConfig) -> None:
         path = find_path(config.replay_path or "", "replay_path")
-        self.folder = path if path.is_dir() else path.parent
-        self.path = _store(path) if path.is_dir() else path
-        self.column = config.replay_column
-        raw = _unpacked(self.path)
-        self.sha256 = hashlib.sha256(raw).hexdigest()
-        rows = _rows(raw, self.path.name)
-        self.by_question = bool(rows) and "question" in rows[0]
-        self.samples = _released(rows, self.column, self.path.name) if self.by_question else _own(rows, self.path.name)
-        self.source_config = _source_config(self.folder) if not self.by_question else None
+        self.path, self.column = _store(path), config.replay_column
+        try:
+            self.sha256 = _sha256(self.path)
+            rows = _rows(self.path)
+            first = next(rows, (0, {}))[1]
+            self.by_question = "question" in first
+            self.samples, self.repeated = _samples(self.path, first if self.by_question else None, self.column)
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            read = "decompressed" if self.path.suffix.lower() in _OPENERS else "read"
+            raise SamplerError(
+                f"replay_path: {self.path.name} cannot be {read} ({one_line(error)}): fetch it again"
+            ) from None
+        # The configuration of the run folder that the samples lie in, or None where they lie alone.
+        self.source_config = None if self.by_question else Run(self.path.parent).read_json("config.json") or None
         if config.protocol_label is None and self.source_config is None:
             raise SamplerError(
                 f"protocol_label: {self.path.name} does not say how its completions were made; state it, "
@@ -68,6 +76,7 @@ class ReplaySampler:
             "source_sha256": self.sha256,
             "column": self.column,
             "stored": len(self.samples),
+            "repeated": self.repeated,  # rows in whose place a later one of the same sample stands
             "source_config": self.source_config,
         }
 
@@ -75,81 +84,83 @@ class ReplaySampler:
         return (request.problem.question if self.by_question else request.problem.id, request.sample_index)
 
     def _find(self, request: Request) -> Sample:
-        found = self.samples.get(self._key(request))
-        identity = {"problem_id": request.problem.id, "sample_index": request.sample_index}
-        if found is None:
+        sample = self.samples.get(self._key(request))
+        identity: dict[str, Any] = {"problem_id": request.problem.id, "sample_index": request.sample_index}
+        if sample is None:
             return Sample(**identity, text=None, error=f"not in {self.path.name}")
-        return replace(found, **identity)
+        return replace(sample, **identity)
 
 
-def _store(folder: Path) -> Path:
-    """The file of samples in a run folder. SamplerError where there is none."""
-    for name in STORES:
-        if (folder / name).is_file():
-            return folder / name
-    raise SamplerError(f"replay_path: {str(folder)!r} is a folder without {' or '.join(STORES)}")
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 
-def _unpacked(file: Path) -> bytes:
-    """A file's bytes, decompressed where its name ends in ``.gz`` or ``.xz``. SamplerError where it is damaged."""
-    raw = file.read_bytes()
-    unpack = UNPACK.get(file.suffix.lower())
-    if unpack is None:
-        return raw
-    try:
-        return unpack(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise SamplerError(f"replay_path: {file.name} cannot be decompressed ({error}): fetch it again") from None
+def _open(file: Path) -> IO[bytes]:
+    return _OPENERS.get(file.suffix.lower(), open)(file, "rb")
 
 
-def _rows(raw: bytes, name: str) -> list[dict[str, Any]]:
-    rows = []
-    for number, line in enumerate(raw.decode("utf-8-sig", errors="replace").split("\n"), start=1):
-        if not line.strip():
-            continue
+def _store(path: Path) -> Path:
+    """The file of samples: the path itself, or that in a run folder. SamplerError where there is none."""
+    files = [path] if path.is_file() else [path / name for name in STORES if (path / name).is_file()]
+    if not files:
+        raise SamplerError(f"replay_path: {str(path)!r} is a folder without {' or '.join(STORES)}")
+    return files[0]
+
+
+def _sha256(file: Path) -> str:
+    """The sha256 of a file's text. SamplerError for an archive that unpacks to a size which no texts have."""
+    digest, size = hashlib.sha256(), 0
+    most = AND_BYTES + MOST_TIMES * file.stat().st_size
+    with _open(file) as stream:
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+            size += len(chunk)
+            if size > most:
+                raise SamplerError(
+                    f"replay_path: {file.name} unpacks to more than {most:,} bytes, {MOST_TIMES} times its size and "
+                    "more: no completions do. If they are right, unpack the file and replay that"
+                )
+    return digest.hexdigest()
+
+
+def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The file's JSON objects with their line numbers; SamplerError names a line that is none."""
+    with _open(file) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:
+                raise SamplerError(f"{file.name}, line {number}: longer than {LONGEST_LINE:,} bytes: no JSON Lines")
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.decode("utf-8-sig", errors="replace"))
+            except (ValueError, RecursionError) as error:
+                raise SamplerError(f"{file.name}, line {number}: not valid JSON ({one_line(error)})") from None
+            if not isinstance(row, dict):
+                raise SamplerError(f"{file.name}, line {number}: must be a JSON object, got {type(row).__name__}")
+            yield number, row
+
+
+def _samples(
+    file: Path, released: dict[str, Any] | None, column: str | None
+) -> tuple[dict[tuple[str, int], Sample], int]:
+    """Samples by (problem id or question, sample index), and how many rows a later one of the same key replaced.
+
+    ``released`` is the first row of a file of released solutions, of which ``column`` is one system's; None for our own
+    rows. As in a run's own journal the later row counts, unless it failed.
+    """
+    columns = [key for key, value in (released or {}).items() if isinstance(value, dict) and "solution" in value]
+    if released is not None and column not in columns:
+        raise SamplerError(f"replay_column: {file.name} has the columns {', '.join(columns)}; got {column!r}")
+    samples: dict[tuple[str, int], Sample] = {}
+    rows = 0
+    for number, row in _rows(file):
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise SamplerError(f"{name}, line {number}: not valid JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise SamplerError(f"{name}, line {number}: must be a JSON object, got {type(row).__name__}")
-        rows.append(row)
-    return rows
-
-
-def _own(rows: list[dict[str, Any]], name: str) -> dict[tuple[str, int], Sample]:
-    """Samples by (problem id, sample index); where a sample was asked for again the later row counts."""
-    samples = {}
-    for number, row in enumerate(rows, start=1):
-        try:
+            if released is not None:
+                row = {"problem_id": row["question"], "sample_index": 0, "text": row[column]["solution"]}
             sample = from_row(Sample, row)
-        except ValueError as error:
-            raise SamplerError(f"{name}, row {number}: {error}") from None
-        key = (sample.problem_id, sample.sample_index)
-        if sample.error is None or key not in samples:  # as in a run's own journal
-            samples[key] = sample
-    return samples
-
-
-def _released(rows: list[dict[str, Any]], column: str | None, name: str) -> dict[tuple[str, int], Sample]:
-    """One sample a question from the column of one system."""
-    columns = [key for key, value in rows[0].items() if isinstance(value, dict) and "solution" in value]
-    if column not in columns:
-        raise SamplerError(f"replay_column: {name} has the columns {', '.join(columns)}; got {column!r}")
-    samples = {}
-    for number, row in enumerate(rows, start=1):
-        try:
-            text = row[column]["solution"]
-            samples[row["question"], 0] = from_row(
-                Sample, {"problem_id": row["question"], "sample_index": 0, "text": text}
-            )
         except (KeyError, TypeError, ValueError) as error:
-            raise SamplerError(
-                f"{name}, row {number}: needs 'question' and {column!r} with a 'solution': {error}"
-            ) from None
-    return samples
-
-
-def _source_config(folder: Path) -> dict[str, Any] | None:
-    """The configuration of the run folder that the samples lie in, or None where they lie alone."""
-    return Run(folder).read_json("config.json") or None
+            needed = f"needs 'question' and {column!r} with a 'solution': " if released is not None else ""
+            raise SamplerError(f"{file.name}, line {number}: {needed}{error}") from None
+        key, rows = (sample.problem_id, sample.sample_index), rows + 1
+        if sample.error is None or key not in samples:
+            samples[key] = sample
+    return samples, rows - len(samples)

@@ -1,13 +1,15 @@
 import gzip
 import json
 import lzma
+import tracemalloc
+import zipfile
 
 import pytest
 
 from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import prompt_for
-from gsm8k_nb.samplers import SamplerError, open_sampler
+from gsm8k_nb.samplers import SamplerError, open_sampler, replay
 
 from ..conftest import write_jsonl
 
@@ -153,7 +155,7 @@ def test_a_field_of_the_wrong_kind_is_named(replay_config, stored, field, value)
     rows = [json.loads(line) for line in stored.read_text().splitlines()]
     rows[1][field] = value
     write_jsonl(stored, rows)
-    with pytest.raises(SamplerError, match=f"samples.jsonl, row 2: field '{field}'"):
+    with pytest.raises(SamplerError, match=f"samples.jsonl, line 2: field '{field}'"):
         open_sampler(replay_config)
 
 
@@ -161,3 +163,45 @@ def test_broken_store_is_named_by_line(replay_config, stored):
     stored.write_text(stored.read_text() + "{broken\n")
     with pytest.raises(SamplerError, match="samples.jsonl, line 5"):
         open_sampler(replay_config)
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_an_archive_made_to_fill_the_memory_is_refused(replay_config, tmp_path, monkeypatch, ending):
+    packed = tmp_path / f"bomb.jsonl.{ending}"
+    packed.write_bytes(PACK[ending](b"\n" * 30_000_000))
+    monkeypatch.setattr(replay, "AND_BYTES", 1_000_000)
+    tracemalloc.start()
+    with pytest.raises(SamplerError, match="bomb.jsonl.* unpacks to more than .* bytes"):
+        open_sampler(replay_config.model_copy(update={"replay_path": str(packed)}))
+    assert tracemalloc.get_traced_memory()[1] < 15_000_000  # 30 MB were never held
+    tracemalloc.stop()
+
+
+def test_a_line_without_an_end_is_refused(replay_config, stored, monkeypatch):
+    monkeypatch.setattr(replay, "LONGEST_LINE", 1000)
+    stored.write_text(stored.read_text() + "{" + 2000 * " ")
+    with pytest.raises(SamplerError, match="line 5: longer than 1,000 bytes"):
+        open_sampler(replay_config)
+
+
+@pytest.mark.parametrize("row", ["[" * 100_000, '{"a": ' * 100_000, "9" * 5000, '{"problem_id": ' + "[" * 100_000])
+def test_a_row_nested_too_deep_is_named_by_line(replay_config, stored, row):
+    stored.write_text(stored.read_text() + row + "\n")
+    with pytest.raises(SamplerError, match="samples.jsonl, line 5: "):
+        open_sampler(replay_config)
+
+
+def test_a_zip_named_gz_is_named(replay_config, tmp_path):
+    with zipfile.ZipFile(tmp_path / "samples.jsonl.gz", "w") as archive:
+        archive.writestr("samples.jsonl", "{}")
+    with pytest.raises(SamplerError, match="cannot be decompressed"):
+        open_sampler(replay_config.model_copy(update={"replay_path": str(tmp_path / "samples.jsonl.gz")}))
+
+
+def test_rows_that_a_later_one_replaces_are_counted(replay_config, stored):
+    rows = [json.loads(line) for line in stored.read_text().splitlines()]
+    write_jsonl(stored, [*rows, rows[0] | {"text": "later"}, rows[1] | {"text": None, "error": "failed"}])
+    sampler = open_sampler(replay_config)
+    assert sampler.samples["test-0000", 0].text == "later"
+    assert sampler.samples["test-0001", 0].error is None  # a failure takes no answer's place
+    assert sampler.describe()["repeated"] == 2 and sampler.describe()["stored"] == 4
