@@ -10,6 +10,7 @@ There is no silent fallback: what is asked for is loaded, or one error says what
 
 import hashlib
 import json
+import os
 import random
 from dataclasses import dataclass
 from importlib import resources
@@ -17,18 +18,17 @@ from pathlib import Path
 
 from gsm8k_nb.answers import gold_of
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.places import find_path
+from gsm8k_nb.places import OFFICIAL_FILES, find_path
 from gsm8k_nb.records import Problem
 
 HUB_ID = "openai/gsm8k"
 HUB_REVISION = "740312add88f781978c0658806c59bc2815b9866"
 N_TEST = 1319
 MEND = "mend that line, or fetch the file again"
-# sha256 of the official JSONL files, openai/grade-school-math at 3101c7d.
-OFFICIAL_SHA256 = {
-    ("main", "test"): "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
-    ("socratic", "test"): "c96673362fa7a699f4836a9b6474a067448f95fe58064727501ee63ba4c3fdb6",
-    ("main", "train"): "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+OFFICIAL = {
+    ("main", "test"): "test.jsonl",
+    ("socratic", "test"): "test_socratic.jsonl",
+    ("main", "train"): "train.jsonl",
 }
 
 # sha256 of each official split's questions, sorted: main and socratic have the same ones.
@@ -112,7 +112,10 @@ def open_dataset(
         return _dataset("classroom", "main", "test", rows, _sha256(raw), "bundled with gsm8k_nb", True)
     if dataset != "gsm8k":
         raise DataError(f"dataset: unknown name {dataset!r}; known: gsm8k, classroom")
-    official = OFFICIAL_SHA256.get((config, split))
+    official_name = OFFICIAL.get((config, split))
+    official = OFFICIAL_FILES.get(official_name or "")
+    if path is None and official_name and os.environ.get("GSM8K_NB_DATA"):
+        path = f"gsm8k:{official_name}"
     if path is not None:
         file = find_path(path, "data_path")
         if not file.is_file():
@@ -240,7 +243,8 @@ def _hub_rows(config: str, split: str) -> list[dict[str, str]]:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise DataError(
             f"{HUB_ID} ({config}, {split}) could not be loaded from the hub: {reason}. Without a network, set "
-            "data_path to a JSONL copy of the official file, or dataset: classroom for the bundled set."
+            "data_path to a JSONL copy of the official file (gsm8k:test.jsonl is fetched from its repository), or "
+            "dataset: classroom for the bundled set."
         ) from None
     return [{"question": row["question"], "answer": row["answer"]} for row in table]
 

@@ -3,16 +3,34 @@
 The hub is asked once, since its libraries retry for half a minute before they say no. Where the answer is no, they are
 put into their own offline mode: what is in the cache still loads, and what is not fails at once, so that the caller can
 say in one sentence what to do.
+
+GSM8K's official files and the solutions that OpenAI released have a name of their own, ``gsm8k:test.jsonl``: they are
+found in the folder that ``GSM8K_NB_DATA`` names, else in the cache, else downloaded once from the paper's repository.
 """
 
 import functools
 import hashlib
 import os
 import sys
+import tempfile
+import urllib.request
 from importlib import metadata
 from pathlib import Path
 
+from platformdirs import user_cache_dir
+
 PROBE_TIMEOUT_S = 5
+OFFICIAL = "gsm8k:"
+OFFICIAL_COMMIT = "3101c7d5072418e28b9008a6636bde82a006892c"
+OFFICIAL_URL = f"https://raw.githubusercontent.com/openai/grade-school-math/{OFFICIAL_COMMIT}/grade_school_math/data"
+OFFICIAL_FILES = {  # name -> sha256, at OFFICIAL_COMMIT
+    "test.jsonl": "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+    "test_socratic.jsonl": "c96673362fa7a699f4836a9b6474a067448f95fe58064727501ee63ba4c3fdb6",
+    "train.jsonl": "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+    "example_model_solutions.jsonl": "4bc62db838f8418365d51c627bd66294cbdca9fb7f01519cb13f0dce8c51580b",
+}
+DOWNLOAD_TIMEOUT_S = 30  # without a byte
+MOST_BYTES = 50_000_000  # the largest official file has 4 MB
 STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
 
 
@@ -68,8 +86,11 @@ def repository_root() -> Path:
 def find_path(path: str, name: str) -> Path:
     """An existing file or folder named by a parameter: looked for from the working folder, then from the repository.
 
-    FileNotFoundError names the parameter, the value and both places.
+    ``gsm8k:NAME`` is an official file, see ``official_file``. FileNotFoundError names the parameter, the value and both
+    places.
     """
+    if path.startswith(OFFICIAL):
+        return official_file(path.removeprefix(OFFICIAL))
     given = Path(path).expanduser()
     places = [given] if given.is_absolute() else [Path.cwd() / given, repository_root() / given]
     for place in places:
@@ -79,6 +100,53 @@ def find_path(path: str, name: str) -> Path:
             raise FileNotFoundError(f"{name}: {path!r} is neither a file nor a folder but a pipe, socket or device")
     tried = " or ".join(dict.fromkeys(str(place.resolve()) for place in places))
     raise FileNotFoundError(f"{name}: no such file or folder: {path!r} (looked for {tried})")
+
+
+def cache_folder() -> Path:
+    """Where converted models and downloaded files are kept: ``GSM8K_NB_CACHE``, or the user's cache folder."""
+    return Path(os.environ.get("GSM8K_NB_CACHE") or user_cache_dir("gsm8k_nb")).expanduser()
+
+
+def official_file(name: str) -> Path:
+    """A file of GSM8K's own repository, checked by its sha256; it is downloaded once, where it is not here yet.
+
+    Looked for in the folder ``GSM8K_NB_DATA``, which then is the only place, else in the cache, else at
+    ``GSM8K_NB_MIRROR`` or GitHub. FileNotFoundError says which of these failed and what to do.
+    """
+    if name not in OFFICIAL_FILES:
+        raise FileNotFoundError(f"{OFFICIAL}{name} is no official file; known: {', '.join(OFFICIAL_FILES)}")
+    folder = os.environ.get("GSM8K_NB_DATA")
+    file = Path(folder).expanduser() / name if folder else cache_folder() / "gsm8k" / OFFICIAL_COMMIT / name
+    if not file.is_file():
+        if folder:
+            raise FileNotFoundError(f"GSM8K_NB_DATA: there is no {name} in {folder}; put it there, or unset it")
+        _download(name, file)
+    digest = content_sha256(str(file))
+    if digest != OFFICIAL_FILES[name]:
+        raise FileNotFoundError(
+            f"{file} is not the official {name}: its sha256 is {digest}, not {OFFICIAL_FILES[name]}; fetch it again"
+        )
+    return file
+
+
+def _download(name: str, file: Path) -> None:
+    url = f"{(os.environ.get('GSM8K_NB_MIRROR') or OFFICIAL_URL).rstrip('/')}/{name}"
+    print(f"{name} is fetched once from {url}", file=sys.stderr, flush=True)
+    try:
+        with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as reply:
+            content = reply.read(MOST_BYTES)
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != OFFICIAL_FILES[name]:
+            raise OSError(f"what came is another file: its sha256 is {digest}, not {OFFICIAL_FILES[name]}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as unfinished:
+            unfinished.write(content)
+        Path(unfinished.name).replace(file)
+    except (OSError, ValueError) as error:  # no network, no such page, a full disk; an address that is none
+        raise FileNotFoundError(
+            f"{name} could not be fetched from {url} ({error}). Fetch it by hand and name its folder in the "
+            "environment variable GSM8K_NB_DATA"
+        ) from None
 
 
 def content_sha256(path: str) -> str:

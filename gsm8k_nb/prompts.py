@@ -22,7 +22,7 @@ import yaml
 from gsm8k_nb.answers.calculator import without_annotations
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import DataError, open_dataset
-from gsm8k_nb.places import asset_path, find_path
+from gsm8k_nb.places import OFFICIAL, asset_path, find_path
 from gsm8k_nb.records import Problem
 
 MARKER_PATTERN = r"####\s*(-?[\d,]+(?:\.\d+)?)"  # Cobbe et al. 2021: the final answer follows ####
@@ -201,6 +201,8 @@ def _train_path(config: RunConfig) -> str | None:
         return config.train_path
     if config.data_path is None:
         return None
+    if config.data_path.startswith(OFFICIAL):
+        return f"{OFFICIAL}train.jsonl"
     beside = find_path(config.data_path, "data_path").parent / "train.jsonl"
     if beside.exists():
         return str(beside)

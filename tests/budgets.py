@@ -1,7 +1,7 @@
 """The house's budgets, counted: ``python -m tests.budgets`` prints them, ``test_layout`` holds them.
 
-The evaluation's road is what ``eval.ipynb`` loads when it samples with the transformers engine: its own imports and, from
-each module on, whatever that imports; the other engines apart.
+The evaluation's road is what ``eval.ipynb`` loads when it samples with the transformers engine: its own imports and
+whatever these import in turn, the other engines apart.
 """
 
 import ast

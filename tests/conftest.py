@@ -7,22 +7,30 @@ from pathlib import Path
 
 import pytest
 
+from gsm8k_nb import places
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
+if (SHARED / "gsm8k").is_dir():  # the official files may lie beside the checkout
+    os.environ.setdefault("GSM8K_NB_DATA", str(SHARED / "gsm8k"))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the tests need no network, and must not wait for one
 
 
-@pytest.fixture(scope="session")
-def official() -> Path:
+# The folder of the official GSM8K files and released solutions.
+OFFICIAL = Path(os.environ.get("GSM8K_NB_DATA") or places.cache_folder() / "gsm8k" / places.OFFICIAL_COMMIT)
+needs_official = pytest.mark.skipif(
+    not all((OFFICIAL / name).exists() for name in places.OFFICIAL_FILES),
+    reason="the official GSM8K files are not here: run 'make data', or set GSM8K_NB_DATA to their folder",
+)
+
+
+@pytest.fixture(scope="session", params=[pytest.param(OFFICIAL, marks=needs_official, id="official")])
+def official(request) -> Path:
     """The folder of the official GSM8K files and released solutions."""
-    folder = SHARED / "gsm8k"
-    if not (folder / "test.jsonl").exists():
-        pytest.skip("the official GSM8K files are not beside the checkout (../shared/gsm8k)")
-    return folder
+    return request.param
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ def test_another_file_is_labelled_unverified(data_file):
 
 
 def test_hub_rows_become_problems(monkeypatch, official):
+    monkeypatch.delenv("GSM8K_NB_DATA", raising=False)
     rows = [json.loads(line) for line in (official / "test.jsonl").open()]
     asked = {}
 
@@ -58,6 +59,7 @@ def test_hub_rows_become_problems(monkeypatch, official):
 
 
 def test_unreachable_hub_is_one_clear_error(monkeypatch):  # traps.md 4.32
+    monkeypatch.delenv("GSM8K_NB_DATA", raising=False)
     monkeypatch.setattr(places, "reachable", lambda: False)
     import datasets
 

@@ -28,7 +28,8 @@ from gsm8k_nb.mistakes import (
 )
 from gsm8k_nb.records import Problem, Sample
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "gsm8k"
+from .conftest import OFFICIAL, needs_official
+
 HAND_CHECK = Path(__file__).parent / "data" / "error_handcheck.csv"
 COLUMNS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
@@ -396,8 +397,8 @@ def test_table_without_wrong_answers_is_empty():
 @lru_cache(maxsize=1)
 def released_reports() -> list[tuple[str, str, ErrorReport]]:
     """(problem id, column, report) of every wrong solution OpenAI released."""
-    golds = [json.loads(line) for line in (SHARED / "test.jsonl").read_text(encoding="utf-8").splitlines()]
-    lines = (SHARED / "example_model_solutions.jsonl").read_text(encoding="utf-8").splitlines()
+    golds = [json.loads(line) for line in (OFFICIAL / "test.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = (OFFICIAL / "example_model_solutions.jsonl").read_text(encoding="utf-8").splitlines()
     found = []
     for row, (gold, released) in enumerate(zip(golds, map(json.loads, lines), strict=True)):
         answer = Decimal(gold["answer"].split("####")[1].strip().replace(",", ""))
@@ -410,11 +411,6 @@ def released_reports() -> list[tuple[str, str, ErrorReport]]:
             predicted = Decimal(stated[-1].replace(",", "")) if stated else None
             found.append((problem.id, column, classify(problem, Sample(problem.id, index, text), predicted)))
     return found
-
-
-needs_released = pytest.mark.skipif(
-    not (SHARED / "example_model_solutions.jsonl").exists(), reason="OpenAI's released solutions are not here"
-)
 
 
 def hand_labels() -> list[dict[str, str]]:
@@ -436,13 +432,13 @@ def test_stated_precision_is_that_of_the_hand_labels():
     assert {kind: (int(right), int(checked)) for kind, right, checked in stated} == PRECISION
 
 
-@needs_released
+@needs_official
 def test_the_hand_checked_labels_are_those_of_the_detector():
     kinds = {(problem, column): found.kind for problem, column, found in released_reports()}
     assert {row["kind"] for row in hand_labels() if kinds[row["problem_id"], row["column"]] != row["kind"]} == set()
 
 
-@needs_released
+@needs_official
 def test_the_hand_check_is_a_seeded_draw():
     draw, rng = [], random.Random(errors.HAND_CHECK_SEED)
     for kind, (_, checked) in PRECISION.items():
@@ -451,7 +447,7 @@ def test_the_hand_check_is_a_seeded_draw():
     assert draw == [(row["problem_id"], row["column"]) for row in hand_labels()]
 
 
-@needs_released
+@needs_official
 def test_every_released_wrong_answer_gets_a_kind():
     reports = [found for _, _, found in released_reports()]
     assert len(reports) == 4 * 1319 - (286 + 515 + 458 + 742)
@@ -460,9 +456,9 @@ def test_every_released_wrong_answer_gets_a_kind():
     assert table.loc["wrong_calculation", "count"] > 100 and table.loc["one_step_short", "count"] > 100
 
 
-@needs_released
+@needs_official
 def test_gold_solutions_hold_next_to_no_false_equation():
-    rows = [json.loads(line) for line in (SHARED / "test.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in (OFFICIAL / "test.jsonl").read_text(encoding="utf-8").splitlines()]
     read = [calculation for row in rows for calculation in calculations(row["answer"])]
     wrong = {(c.left, c.right) for c in read if c.wrong}
     # three that are false as printed: 3.65/.05 = 69, 32-20 = 300, 364/4 = 273

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from difflib import get_close_matches
 from importlib import metadata
@@ -12,7 +11,6 @@ from typing import Any
 import torch
 import transformers
 from filelock import FileLock
-from platformdirs import user_cache_dir
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from gsm8k_nb import places
@@ -107,12 +105,12 @@ def _alike(model: str) -> str:
 def converted_gguf(file: Path) -> Path:
     """The folder of a GGUF file's model in transformers' own format, converted once (float32) and cached.
 
-    The cache is ``GSM8K_NB_CACHE`` or the user's cache folder. Its key is the file's whole content and what converts
+    The cache's key is the file's whole content and what converts
     it, so two files never share a conversion; one that is not whole, as a full disk leaves it, is made anew.
     """
     digest = sha256_of(file)
     key = hashlib.sha256(f"{digest}/{transformers.__version__}/{metadata.version('gguf')}".encode()).hexdigest()
-    root = Path(os.environ.get("GSM8K_NB_CACHE") or user_cache_dir("gsm8k_nb")).expanduser() / "gguf"
+    root = places.cache_folder() / "gguf"
     folder = root / f"{file.stem}-{key[:16]}"
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):

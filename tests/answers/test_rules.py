@@ -2,22 +2,17 @@
 
 import json
 from decimal import Decimal, localcontext
-from pathlib import Path
 
 import pytest
 
 from gsm8k_nb.answers import RULES, extract, gold_of, is_correct, judge, parse_gold
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-CASES = SHARED / "cases" / "answers.jsonl"
-TEST_SPLIT = SHARED / "gsm8k" / "test.jsonl"
-RELEASED = SHARED / "gsm8k" / "example_model_solutions.jsonl"
-KNOWN_HARD = "the check behind an answer in prose is not told from the answer"
+from ..conftest import OFFICIAL, SHARED, needs_official
 
-needs_released = pytest.mark.skipif(
-    not (TEST_SPLIT.is_file() and RELEASED.is_file()),
-    reason="../shared/gsm8k with OpenAI's released solutions is missing",
-)
+CASES = SHARED / "cases" / "answers.jsonl"
+TEST_SPLIT = OFFICIAL / "test.jsonl"
+RELEASED = OFFICIAL / "example_model_solutions.jsonl"
+KNOWN_HARD = "the check behind an answer in prose is not told from the answer"
 
 
 def rows(path):
@@ -520,7 +515,7 @@ def test_a_number_beyond_any_answer_is_none():
 # OpenAI's released solutions: real text of known scores (their test problems, solutions that end in "A: N").
 
 
-@needs_released
+@needs_official
 @pytest.mark.parametrize(
     ("column", "correct"),
     [("6b_finetuning", 286), ("6b_verification", 515), ("175b_finetuning", 458), ("175b_verification", 742)],
@@ -535,7 +530,7 @@ def test_released_solutions_score_as_published(column, correct):
     assert sum(extract(sample["solution"]) is not None for sample in released) == 0  # none ends in '####'
 
 
-@needs_released
+@needs_official
 def test_every_gold_solution_is_right_under_our_rules():
     for row in rows(TEST_SPLIT):
         for rule in ("strict", "flexible", "official", "lm_eval_strict", "lm_eval_flexible"):

@@ -9,7 +9,6 @@ import json
 import time
 import tracemalloc
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,9 @@ from scipy import stats as scipy_stats
 
 from gsm8k_nb import stats
 
-SOLUTIONS = Path(__file__).resolve().parents[3] / "shared" / "gsm8k" / "example_model_solutions.jsonl"
+from ..conftest import OFFICIAL
+
+SOLUTIONS = OFFICIAL / "example_model_solutions.jsonl"
 SYSTEMS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
 
@@ -27,7 +28,7 @@ SYSTEMS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verifica
 def released():
     """OpenAI's released verdicts, one array (1319,) a system."""
     if not SOLUTIONS.exists():
-        pytest.skip(f"OpenAI's released solutions are not at {SOLUTIONS}")
+        pytest.skip("the official GSM8K files are not here: run 'make data', or set GSM8K_NB_DATA to their folder")
     rows = [json.loads(line) for line in SOLUTIONS.read_text(encoding="utf-8").splitlines()]
     return {name: np.array([row[name]["is_correct"] for row in rows]) for name in SYSTEMS}
 
