@@ -2,26 +2,38 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 EXTRAS := transformers,openai,ray,math-verify,lab,teach,docs,test
 
-.PHONY: setup demo test lint run paper docs lessons bench clean
+.PHONY: setup data demo test lint run paper docs lessons bench clean
 
 setup: $(READY)
 
-# The lock is used as constraints, not as a list: torch has other companions on other platforms.
-$(READY): requirements.lock assets.txt pyproject.toml
+# Two steps: what the demo needs, then everything. The lock is used as constraints, not as a list: torch has other companions
+# on other platforms. Bytecode is compiled when a module is first imported: most never are.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c requirements.lock
+$(DEMO): requirements.lock assets.txt pyproject.toml
 	$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else 'gsm8k_nb needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name another, as in make setup PYTHON=python3.12' % v[:2])"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(EXTRAS)]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r assets.txt
-	touch $@
+	$(INSTALL) -e '.[transformers]'
+	$(INSTALL) --no-deps -r assets.txt
+	@# The kernel talks to this machine alone: its warning that TCP is not encrypted would only alarm.
+	@sed -i.bak 's/"ipykernel_launcher",$$/"ipykernel_launcher", "--log-level=40",/' $(VENV)/share/jupyter/kernels/python3/kernel.json
+	@touch $@
+$(READY): $(DEMO)
+	$(INSTALL) -e '.[$(EXTRAS)]'
+	@touch $@
+
+# GSM8K's official files and OpenAI's released solutions, fetched once from the paper's repository (8 MB), for what needs them.
+data: $(DEMO)
+	@$(BIN)/python -c "from gsm8k_nb import places; print(*map(places.official_file, places.OFFICIAL_FILES), sep='\n')"
 
 # The main job: a real model on the bundled classroom set.
 demo: run
 run: P ?= params/smollm2.yaml
 run: NOTEBOOK = outputs/$(basename $(notdir $(P))).ipynb
-run: $(READY)
+run: $(DEMO)
 	@mkdir -p outputs
 	$(BIN)/papermill notebooks/eval.ipynb $(NOTEBOOK) -f $(P) -k python3 --no-progress-bar
 	@$(BIN)/python -m gsm8k_nb.reporting.page $(P)
@@ -29,7 +41,7 @@ run: $(READY)
 
 # The four systems of Cobbe et al. 2021, replayed two at a time, compared, and written up in outputs/paper/.
 PAPER := params/paper/cobbe.yaml
-paper: $(READY)
+paper: $(DEMO)
 	@mkdir -p outputs/paper
 	printf '%s\n' $(basename $(notdir $(wildcard params/cobbe-*.yaml))) | xargs -P 2 -I{} \
 		$(BIN)/papermill notebooks/eval.ipynb outputs/{}.ipynb -f params/{}.yaml -k python3 --no-progress-bar
@@ -79,8 +91,9 @@ bench: ARGS ?=
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
+# On two cores; the last lines say what was skipped, why, and the command that would have run it.
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 lint: $(READY)
 	$(BIN)/ruff check .
