@@ -4,7 +4,7 @@
     >>> found.systems[1].name, found.systems[1].interval.estimate
     ('GPT-3 6B + verifier', 0.3904...)
     >>> conclusion(found, found.pairs[3])
-    'GPT-3 6B + verifier is better than GPT-3 175B fine-tuned: +4.32 points (95% interval 1.52 to 7.13; exact McNemar
+    'GPT-3 6B + verifier is better than GPT-3 175B fine-tuned: +4.32 points (95% interval 1.43 to 7.21; exact McNemar
     test p = 0.0032, after Holm's correction for 6 pairs p = 0.0032; 209 problems that only the first solves, 152 ...'
 
 Runs of unlike protocols, data or rules are refused with the names of the fields that differ, or, where
@@ -26,6 +26,7 @@ from gsm8k_nb.config import CompareConfig, ConfigError, RunConfig, read_paramete
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.records import Problem, Score
 from gsm8k_nb.runs import Run
+from gsm8k_nb.texts import interval, p_value, points
 
 DATA_FIELDS = ("name", "config", "split", "sha256")
 DERIVED = {"label"}  # of the protocol: made from its other fields, so a difference there is named already
@@ -33,6 +34,7 @@ CORRECTIONS = {
     "holm": ("Holm's correction", stats.holm),
     "bh": ("Benjamini and Hochberg's correction", stats.benjamini_hochberg),
 }
+TESTS = {"exact": "exact McNemar test", "score": "score test of the same mean accuracy over problems"}
 POWER = 0.8  # the power that detectable differences are stated for
 
 
@@ -73,7 +75,7 @@ class Pair:
     unpaired_p: float  # of the z-test that ignores the pairing, for comparison with tools that print it
     power: stats.Power
     power_corrected: stats.Power  # at the strictest level that the correction may ask of a pair
-    bound: float  # no difference larger than this, at 1 - confidence (two one-sided tests)
+    bound: float  # the pair's own interval rules out a larger difference
     unlike: tuple[str, ...]  # fields in which these two runs differ
 
 
@@ -304,45 +306,32 @@ def _system(one: Stored, ids: Sequence[str], config: CompareConfig) -> System:
     verdicts = np.array([one.verdicts[name] for name in ids], dtype=float)
     predicted = np.array([one.predicted[name] for name in ids], dtype=object)
     interval = stats.accuracy_interval(
-        _as_compared(verdicts), confidence=config.confidence, n_resamples=config.n_resamples, seed=config.seed
+        verdicts, confidence=config.confidence, n_resamples=config.n_resamples, seed=config.seed
     )
     return System(one.name, one.run, one.config, one.metrics, one.rule, verdicts, predicted, interval)
-
-
-def _as_compared(verdicts: np.ndarray) -> np.ndarray:
-    return verdicts[:, 0] if verdicts.shape[1] == 1 else verdicts
 
 
 def compare_pairs(systems: Sequence[System], unlike: dict[str, list[str]], config: CompareConfig) -> list[Pair]:
     """Every pair of systems, tested on the same problems, p-values corrected for all pairs together.
 
-    The test is McNemar's exact one where both have one verdict a problem, else the paired permutation test.
+    The test is McNemar's exact one where both have one verdict a problem, else the score test of equal means.
     """
     places = list(combinations(range(len(systems)), 2))
-    matrices = [_as_compared(one.verdicts) for one in systems]
-    options = {"confidence": config.confidence, "n_resamples": config.n_resamples, "seed": config.seed}
-    results = [stats.compare(matrices[i], matrices[j], **options) for i, j in places]
-    raw = [one.p_permutation if one.p_mcnemar is None else one.p_mcnemar for one in results]
-    adjusted = CORRECTIONS[config.correction][1](np.array(raw)) if raw else []
+    paired = [stats.Paired.of(systems[i].verdicts, systems[j].verdicts) for i, j in places]
+    results = [pair.compare(config.confidence, config.n_resamples, config.seed) for pair in paired]
+    adjusted = CORRECTIONS[config.correction][1](np.array([one.p for one in results])) if results else []
     alpha = round(1 - config.confidence, 10)
     return [
         Pair(
-            i, j, result, _test_name(result, config), p, float(corrected), bool(corrected <= alpha),
-            stats.two_proportion_z(matrices[i], matrices[j]).p_value,
-            stats.power_of_run(matrices[i], matrices[j], power=POWER, alpha=alpha),
-            stats.power_of_run(matrices[i], matrices[j], power=POWER, alpha=alpha / len(places)),
-            stats.equivalence(matrices[i], matrices[j], margin=0.01, alpha=alpha).bound,  # of any margin
+            i, j, result, TESTS[result.method], result.p, float(corrected), bool(corrected <= alpha),
+            pair.unpaired_p(),
+            stats.power_of_run(pair, power=POWER, alpha=alpha),
+            stats.power_of_run(pair, power=POWER, alpha=alpha / len(places)),
+            result.bound,
             tuple(name for name, values in unlike.items() if values[i] != values[j]),
         )
-        for (i, j), result, p, corrected in zip(places, results, raw, adjusted, strict=True)
+        for (i, j), pair, result, corrected in zip(places, paired, results, adjusted, strict=True)
     ]  # fmt: skip
-
-
-def _test_name(result: stats.PairedComparison, config: CompareConfig) -> str:
-    if result.p_mcnemar is not None:
-        return "exact McNemar test"
-    kind = "exact" if result.permutation == "exact" else f"{config.n_resamples:,} random flips"
-    return f"paired permutation test ({kind})"
 
 
 def _different(pairs: Iterable[Pair], n: int) -> np.ndarray:
@@ -359,21 +348,27 @@ def best_group(found: Comparison) -> list[bool]:
 
 
 def conclusion(found: Comparison, pair: Pair) -> str:
-    """One sentence (two where no difference is shown) that says no more than the corrected test does."""
+    """A sentence or two that say no more than the corrected test does, and why where the pair's interval says more."""
     first, second = found.names(pair)
     result = pair.result
-    low, high = points(result.low, sign=False), points(result.high, sign=False)
-    corrected = f", after {found.correction} for {len(found.pairs)} pairs {p_value(pair.p_adjusted)}"
+    corrected = f", after {found.correction} for {len(found.pairs)} pairs {p_value(pair.p_adjusted, found.alpha)}"
     numbers = (
-        f"{points(result.difference)} points ({found.level} interval {low} to {high}; {pair.test} "
-        f"{p_value(pair.p)}{corrected if len(found.pairs) > 1 else ''}; {counts(pair)})"
+        f"{points(result.difference)} points ({found.level} interval {interval(result.low, result.high)}; {pair.test} "
+        f"{p_value(pair.p, found.alpha)}{corrected if len(found.pairs) > 1 else ''}; {counts(pair)})"
     )
     unlike = f" They are unlike in {', '.join(pair.unlike)}." if pair.unlike else ""
     if pair.different:
         better, worse = (first, second) if result.difference > 0 else (second, first)
         return f"{better} is better than {worse}: {numbers}.{unlike}"
+    if not result.decides:
+        return f"Too few problems to decide between {first} and {second}: {numbers}.{unlike}"
+    alone = (
+        f" The interval, which leaves out 0, is of this pair alone; the correction is for all {len(found.pairs)}."
+        if pair.p <= found.alpha
+        else ""
+    )
     return (
-        f"No difference between {first} and {second} is shown: {numbers}. By itself, this pair rules out a true "
+        f"No difference between {first} and {second} is shown: {numbers}.{alone} By itself, this pair rules out a true "
         f"difference of more than {points(pair.bound, sign=False)} points either way, at {found.alpha_level}.{unlike}"
     )
 
@@ -384,22 +379,3 @@ def counts(pair: Pair) -> str:
     if pair.result.p_mcnemar is not None:
         return f"{a} problems only the first solves, {b} only the second"
     return f"the first has the higher mean on {a} problems, the second on {b}"
-
-
-def p_value(p: float) -> str:
-    """``p = 0.0032``, ``p < 0.0001`` or ``p > 0.99``."""
-    number = p_number(p)
-    return f"p {number}" if number[0] in "<>" else f"p = {number}"
-
-
-def p_number(p: float) -> str:
-    """A p-value with two digits that count, for a cell: ``0.0032``, ``< 0.0001``, ``> 0.99``."""
-    if p < 0.0001:
-        return "< 0.0001"
-    return "> 0.99" if p > 0.99 else f"{float(f'{p:.2g}'):.{4 if p < 0.01 else 3 if p < 0.1 else 2}f}"
-
-
-def points(share: float, sign: bool = True) -> str:
-    """A share as percentage points with two decimals; a true minus sign, and no minus zero."""
-    text = f"{round(100 * share, 2) + 0.0:{'+' if sign else ''}.2f}"
-    return text.replace("-", "\N{MINUS SIGN}")

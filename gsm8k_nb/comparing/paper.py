@@ -18,12 +18,13 @@ import pandas as pd
 from IPython.display import HTML
 
 from gsm8k_nb import __version__
-from gsm8k_nb.comparing import Comparison, System, best_group, conclusion, p_number, points
+from gsm8k_nb.comparing import Comparison, System, best_group, conclusion
 from gsm8k_nb.comparing import tables as compare_tables
 from gsm8k_nb.reporting.files import csv_text, latex, markdown, save_figure
 from gsm8k_nb.reporting.page import escape, preformatted
 from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import manifest
+from gsm8k_nb.texts import p_number, percent, points
 
 STATED = (  # protocol field -> how a note states it
     ("metric", "{}"), ("shots", "{} exemplars"), ("prompt", "prompt {}"),
@@ -53,7 +54,7 @@ def accuracy_table(found: Comparison) -> PaperTable:
         [
             one.name,
             f"{int(one.verdicts.sum())}/{one.verdicts.size}",
-            f"{100 * one.interval.estimate:.2f}",
+            percent(one.interval.estimate),
             _between(one.interval.low, one.interval.high),
             letters,
         ]
@@ -74,8 +75,8 @@ def pairs_table(found: Comparison) -> PaperTable:
             points(pair.result.difference),
             _between(pair.result.low, pair.result.high),
             f"{pair.result.only_a}/{pair.result.only_b}",
-            p_number(pair.p),
-            p_number(pair.p_adjusted),
+            p_number(pair.p, found.alpha),
+            p_number(pair.p_adjusted, found.alpha),
         ]
         for pair in found.pairs
     ]
@@ -111,8 +112,8 @@ def pairs_note(found: Comparison) -> str:
     tests = list(dict.fromkeys(pair.test for pair in found.pairs))
     methods = list(dict.fromkeys(pair.result.method for pair in found.pairs))
     intervals = {
-        "percentile": f"percentile bootstrap over problems ({found.config.n_resamples:,} resamples)",
-        "score": "Tango's score interval",
+        "exact": "the exact one of Fay and Lumbard (2021), which agrees with the test",
+        "score": "score interval over problems, which agrees with the test",
     }
     one_verdict = all(pair.result.p_mcnemar is not None for pair in found.pairs)
     only = "solved by the first/the second alone" if one_verdict else "with the higher mean for the first/the second"

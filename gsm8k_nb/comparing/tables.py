@@ -21,9 +21,6 @@ from gsm8k_nb.comparing import (
     Pair,
     System,
     conclusion,
-    p_number,
-    p_value,
-    points,
     said_unlike,
     stated,
 )
@@ -33,6 +30,7 @@ from gsm8k_nb.reporting import page as report
 from gsm8k_nb.reporting.files import csv_text, markdown, save_figure, save_table
 from gsm8k_nb.reporting.page import escape, preformatted, table_html
 from gsm8k_nb.runs import Run
+from gsm8k_nb.texts import interval, p_number, p_value, percent, points
 
 N_IDS = 10  # ids named in a table of what was left out
 BANNER_STYLE = "background: #fff3e0; color: #1a1a1a; border-left: 4px solid #D55E00; padding: 0.5rem 1rem"
@@ -126,8 +124,8 @@ def accuracy(found: Comparison) -> pd.DataFrame:
             "system": one.name,
             "right": int(one.verdicts.sum()),
             "of": one.verdicts.size,
-            "accuracy %": f"{100 * one.interval.estimate:.2f}",
-            level: between(one.interval.low, one.interval.high),
+            "accuracy %": percent(one.interval.estimate),
+            level: interval(one.interval.low, one.interval.high),
             "standard error": f"{100 * one.interval.standard_error:.2f}",
             "method": one.interval.method,
             "group": letters,
@@ -145,13 +143,13 @@ def pairs(found: Comparison) -> pd.DataFrame:
             "first": names[0],
             "second": names[1],
             "difference": points(pair.result.difference),
-            level: between(pair.result.low, pair.result.high),
+            level: interval(pair.result.low, pair.result.high),
             "standard error": f"{100 * pair.result.standard_error:.2f}",
             "test": pair.test,
-            "p": p_number(pair.p),
-            f"p after {found.correction}": p_number(pair.p_adjusted),
+            "p": p_number(pair.p, found.alpha),
+            f"p after {found.correction}": p_number(pair.p_adjusted, found.alpha),
             f"differ at {found.alpha_level}": "yes" if pair.different else "not shown",
-            "p of the unpaired z-test": p_number(pair.unpaired_p),
+            "p of the unpaired z-test": p_number(pair.unpaired_p, found.alpha),
         }
         for pair, names in _named(found)
     ]
@@ -170,7 +168,8 @@ def matrix(found: Comparison) -> pd.DataFrame:
                 continue
             pair = found.pair(i, j)
             difference = pair.result.difference * (1 if pair.first == i else -1)
-            cells.append(f"{points(difference)}{'*' if pair.different else ''} ({p_value(pair.p_adjusted)})")
+            p = p_value(pair.p_adjusted, found.alpha)
+            cells.append(f"{points(difference)}{'*' if pair.different else ''} ({p})")
         table[one.name] = cells
     names = [one.name for one in found.systems]
     return pd.DataFrame.from_dict(table, orient="index", columns=names).rename_axis("row minus column")
@@ -357,11 +356,6 @@ TABLES = {
     "solved_by_one": solved_by_one,
     "beside_published": beside_published,
 }
-
-
-def between(low: float, high: float) -> str:
-    """An interval of shares in percent or points."""
-    return f"{points(low, sign=False)} to {points(high, sign=False)}"
 
 
 def _named(found: Comparison) -> Iterator[tuple[Pair, tuple[str, str]]]:

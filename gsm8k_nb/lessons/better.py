@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from gsm8k_nb import stats
 from gsm8k_nb.lessons.stored import Pool
 from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WRONG
-
-LEVEL = 0.05
+from gsm8k_nb.texts import p_number
 
 # OpenAI's released solutions to GSM8K's 1,319 test problems (Cobbe et al. 2021; openai/grade-school-math,
 # example_model_solutions.jsonl), read by `flexible`: right answers of each system, and for each pair the problems that
@@ -56,8 +55,11 @@ def pair(first: str, second: str) -> tuple[np.ndarray, np.ndarray]:
 def as_table(result: stats.Interval | stats.PairedComparison) -> pd.DataFrame:
     """A result of ``gsm8k_nb.stats``, a row for each of its fields."""
     values = {
-        name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in asdict(result).items()
-    }
+        name: p_number(value) if name[:1] == "p" and value is not None
+        else f"{value:.4g}" if isinstance(value, float) else str(value)
+        for name, value in asdict(result).items()
+        if name != "permutation"
+    }  # fmt: skip
     return pd.DataFrame({"value": values}).rename_axis("field")
 
 
@@ -66,7 +68,7 @@ def pairs_table() -> pd.DataFrame:
     rows = []
     for first, second in DISCORDANT:
         a, b = pair(first, second)
-        paired, unpaired = stats.compare(a, b), stats.two_proportion_z(a, b)
+        paired = stats.compare(a, b)
         rows.append(
             {
                 "first": first,
@@ -74,19 +76,19 @@ def pairs_table() -> pd.DataFrame:
                 "points": f"{100 * paired.difference:+.1f}",
                 "95% interval, paired": f"{100 * paired.low:.1f} to {100 * paired.high:.1f}",
                 "only first / only second": f"{paired.only_a} / {paired.only_b}",
-                "p, unpaired": unpaired.p_value,
+                "p, unpaired": stats.Paired.of(a, b).unpaired_p(),
                 "p, McNemar": paired.p_mcnemar,
             }
         )
     table = pd.DataFrame(rows)
     table["p, McNemar, Holm"] = stats.holm(table["p, McNemar"])
     names = ["p, unpaired", "p, McNemar", "p, McNemar, Holm"]
-    table[names] = table[names].map(lambda p: "< 0.0001" if p < 0.0001 else f"{p:.4f}")
+    table[names] = table[names].map(p_number)
     return table
 
 
 def counted_three_ways(a: Pool, b: Pool, seed: int = 0) -> pd.DataFrame:
-    """The difference of two runs with N samples, and its interval, by what is taken as independent.
+    """The difference of two runs with N samples, and its bootstrap interval, by what is taken as independent.
 
     Both runs begin with the same problems; where one has fewer, only these are compared.
     """
@@ -99,7 +101,7 @@ def counted_three_ways(a: Pool, b: Pool, seed: int = 0) -> pd.DataFrame:
     }
     rows = {}
     for name, (x, y) in ways.items():
-        found = stats.compare(x, y, seed=seed)
+        found = stats.compare(x, y, seed=seed, method="percentile")
         rows[name] = {
             "first, %": f"{100 * np.mean(x):.2f}",
             "second, %": f"{100 * np.mean(y):.2f}",
@@ -168,7 +170,7 @@ def contest(n_models: int, n_problems: int, accuracy: float = 0.5, seed: int = 0
     only_first = (right[first] & ~right[second]).sum(axis=1)
     only_second = (right[second] & ~right[first]).sum(axis=1)
     p = [stats.mcnemar_p(int(a), int(b)) for a, b in zip(only_first, only_second, strict=True)]
-    scores = [f"{100 * one:.1f}" for one in right.mean(axis=1)]
+    scores = [f"{100 * score:.1f}" for score in right.mean(axis=1)]
     table = pd.DataFrame(
         {
             "first": [f"model {i + 1}: {scores[i]}%" for i in first],
@@ -177,21 +179,28 @@ def contest(n_models: int, n_problems: int, accuracy: float = 0.5, seed: int = 0
             "p, Holm": stats.holm(p),
         }
     )
-    return table.sort_values("p", ignore_index=True).round(4)
+    return table.sort_values("p", ignore_index=True)
 
 
 def false_alarms(
     n_models: int, n_problems: int, contests: int = 200, alpha: float = 0.05, seed: int = 0
 ) -> pd.DataFrame:
-    """How many contests of equal models end with a "significant" pair, before and after Holm's correction."""
+    """How many contests of equal models end with a pair that differs at ``alpha``, before and after Holm's correction.
+
+    ValueError for an ``alpha`` that is no level.
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must be between 0 and 1, both excluded, got {alpha}")
     tables = [contest(n_models, n_problems, seed=seed + i) for i in range(contests)]
-    plain = np.array([(table["p"] < LEVEL).sum() for table in tables])
-    corrected = np.array([(table["p, Holm"] < LEVEL).sum() for table in tables])
+    alarms = {
+        f"each p against {alpha:g}": np.array([(table["p"] <= alpha).sum() for table in tables]),
+        "after Holm": np.array([(table["p, Holm"] <= alpha).sum() for table in tables]),
+    }
     rows = {
         name: {
-            "significant pairs in a contest, mean": round(float(found.mean()), 2),
-            "contests with at least one": f"{(found > 0).mean():.0%}",
+            "significant pairs in a contest, mean": round(float(pairs.mean()), 2),
+            "contests with at least one": f"{(pairs > 0).mean():.0%}",
         }
-        for name, found in (("each p against 0.05", plain), ("after Holm", corrected))
+        for name, pairs in alarms.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index")

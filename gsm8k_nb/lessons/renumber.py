@@ -29,6 +29,7 @@ from gsm8k_nb.lessons.prompting import complete
 from gsm8k_nb.prompts import prompt_for
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting.page import escape
+from gsm8k_nb.texts import p_number
 
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 SMALLEST = 3  # 1 and 2 are rarely free: one of them, a pair, there and back
@@ -172,7 +173,7 @@ def drop_table(original: np.ndarray, renumbered: np.ndarray) -> pd.DataFrame:
         "95% interval": f"{100 * found.low:.1f} to {100 * found.high:.1f}",
         "only the original right": found.only_a,
         "only the renumbered right": found.only_b,
-        "p, McNemar": round(found.p_mcnemar, 4),
+        "p, McNemar": p_number(found.p),
     }
     return pd.DataFrame([row]).set_index("problems")
 

@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from gsm8k_nb.comparing import Comparison, p_number, points
+from gsm8k_nb.comparing import Comparison
 from gsm8k_nb.scoring import DEFAULT_RULES
 from gsm8k_nb.summary import Results, by_steps
+from gsm8k_nb.texts import p_number, points
 
 WIDTH_IN = 3.4  # inches: a column of a two-column page, where the text below then has its true size
 RIGHT, WRONG = "#0072B2", "#D55E00"  # blue and vermilion of Okabe and Ito's palette
@@ -163,7 +164,7 @@ def pairwise_matrix(found: Comparison) -> Figure:
             for i, j, sign in ((pair.first, pair.second, 1), (pair.second, pair.first, -1)):
                 difference = sign * pair.result.difference
                 values[i, j] = 100 * difference if pair.different else 0.0
-                text = f"{points(difference)}\n{p_number(pair.p_adjusted)}"
+                text = f"{points(difference)}\n{p_number(pair.p_adjusted, found.alpha)}"
                 axes.text(j, i, text, ha="center", va="center", fontsize=7, color="black" if pair.different else GREY)
         reach = max(1.0, float(np.nanmax(np.abs(values), initial=0)))
         axes.imshow(values, cmap=_TWO_SIDED, vmin=-reach, vmax=reach, aspect="auto")

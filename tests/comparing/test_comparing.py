@@ -95,14 +95,14 @@ def test_words_follow_the_test_for_any_verdicts(tmp_path):
     assert order == sorted(order, reverse=True)
 
 
-def test_several_samples_use_a_permutation_over_problems(tmp_path):
+def test_several_samples_are_tested_for_equal_means(tmp_path):
     rng = np.random.default_rng(1)
     chance = rng.random(60)
     rows = [[[int(rng.random() < p + gain) for _ in range(4)] for p in chance] for gain in (0.25, 0.0)]
     found = found_of(*(run_of(tmp_path, name, part) for name, part in zip("AB", rows, strict=True)))
     [pair] = found.pairs
-    assert pair.test == "paired permutation test (exact)" and pair.result.p_mcnemar is None
-    assert pair.p == pair.result.p_permutation and "the first has the higher mean on" in conclusion(found, pair)
+    assert pair.test == "score test of the same mean accuracy over problems" and pair.result.p_mcnemar is None
+    assert pair.p == pair.result.p and "the first has the higher mean on" in conclusion(found, pair)
     table = compare_tables.discordance(found)
     assert table.sum(axis=1).item() == 60 and "tied between" in table
     assert compare_tables.power(found)["of it sampling noise %"].item() != ""
@@ -289,10 +289,53 @@ def test_the_level_is_said_as_it_was_asked_for(tmp_path):
     assert "differ at 0.5%" in compare_tables.pairs(found)
 
 
-def test_p_values_and_points_are_written_plainly():
-    written = [comparing.p_value(p) for p in (1.0, 0.5, 0.0499, 0.00321, 0.0001, 1e-9)]
-    assert written == ["p > 0.99", "p = 0.50", "p = 0.050", "p = 0.0032", "p = 0.0001", "p < 0.0001"]
-    assert [comparing.points(x) for x in (0.0432, -0.0432, -1e-9)] == ["+4.32", "\N{MINUS SIGN}4.32", "+0.00"]
+def test_a_finding_near_the_level_is_not_written_as_no_finding(tmp_path):
+    """46 against 28 is p = 0.0475, 39 against 23 0.0558: 0.05 must not stand beside either."""
+    for only_a, only_b, better in ((46, 28, True), (39, 23, False), (53, 34, False)):
+        found = two_runs(tmp_path / str(only_a), only_a=only_a, only_b=only_b)
+        [pair] = found.pairs
+        text = conclusion(found, pair)
+        assert pair.different == better == ("is better" in text) and "p = 0.050;" not in text
+        shown = compare_tables.pairs(found)
+        assert (float(shown["p"].item()) < 0.05) == better and shown["95% interval"].item() in text
+
+
+def test_no_conclusion_contradicts_its_interval(tmp_path):
+    for only_a in range(3, 9):
+        found = two_runs(tmp_path / str(only_a), both=50, only_a=only_a, only_b=0, neither=50 - only_a)
+        [pair] = found.pairs
+        assert pair.different == (pair.result.low > 0) == ("is better" in conclusion(found, pair)) == (only_a > 5)
+
+
+def test_a_pair_that_the_correction_takes_back_is_explained(tmp_path):
+    a, b, c = [1] * 100, [1] * 94 + [0] * 6, [1] * 99 + [0]
+    folders = [run_of(tmp_path, name, rows) for name, rows in (("A", a), ("B", b), ("C", c))]
+    found = found_of(*folders)
+    taken_back = [pair for pair in found.pairs if pair.p <= 0.05 and not pair.different]
+    assert taken_back and all(pair.result.low > 0 for pair in taken_back)
+    for pair in found.pairs:
+        explained = "The interval, which leaves out 0, is of this pair alone" in conclusion(found, pair)
+        assert explained == (pair in taken_back)
+
+
+def test_too_few_problems_are_said_to_be_too_few(tmp_path):
+    found = two_runs(tmp_path, both=0, only_a=5, only_b=0, neither=0)
+    assert conclusion(found, found.pairs[0]).startswith("Too few problems to decide between A and B: +100.00 points")
+    found = two_runs(tmp_path / "six", both=0, only_a=6, only_b=0, neither=0)
+    assert "A is better than B" in conclusion(found, found.pairs[0])
+
+
+def test_one_sample_against_many_is_no_finding_by_chance(tmp_path):
+    """All problems alike, 0.1: the sign-flip test finds a difference in half of such comparisons of 10 problems."""
+    rng, better = np.random.default_rng(0), 0
+    for place in range(12):
+        rows = [(rng.random((10, n)) < 0.1).astype(int).tolist() for n in (1, 32)]
+        folders = [run_of(tmp_path / str(place), name, part) for name, part in zip("AB", rows, strict=True)]
+        found = found_of(*folders, allow_unlike=True)
+        [pair] = found.pairs
+        better += pair.different
+        assert pair.different == (pair.result.low > 0 or pair.result.high < 0)
+    assert better <= 2
 
 
 def test_model_text_is_text_side_by_side(tmp_path):  # traps.md 4.27, 4.28

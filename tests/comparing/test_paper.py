@@ -78,7 +78,7 @@ def test_cobbe_is_unlike_on_purpose(cobbe):
     assert unlike["GPT-3 6B + verifier", "GPT-3 175B fine-tuned"]
     [pair] = [pair for pair in cobbe.pairs if cobbe.names(pair) == ("GPT-3 6B + verifier", "GPT-3 175B fine-tuned")]
     assert comparing.conclusion(cobbe, pair) == (
-        "GPT-3 6B + verifier is better than GPT-3 175B fine-tuned: +4.32 points (95% interval 1.52 to 7.13; exact "
+        "GPT-3 6B + verifier is better than GPT-3 175B fine-tuned: +4.32 points (95% interval 1.43 to 7.21; exact "
         "McNemar test p = 0.0032, after Holm's correction for 6 pairs p = 0.0032; 209 problems only the first solves, "
         "152 only the second). They are unlike in metric."
     )

@@ -135,7 +135,7 @@ def test_simulated_models():
 
 def test_drop_table():
     row = renumber.drop_table(np.array([1, 1, 1, 0]), np.array([1, 0, 0, 0])).iloc[0]
-    assert (row["drop, points"], row["only the original right"], row["p, McNemar"]) == ("+50.0", 2, 0.5)
+    assert (row["drop, points"], row["only the original right"], row["p, McNemar"]) == ("+50.0", 2, "0.50")
     assert renumber.drop_table(np.array([]), np.array([])).index.tolist() == [0]
 
 
@@ -245,7 +245,7 @@ def test_a_pair_is_rebuilt_from_its_counts():
 def test_pairing_decides_one_pair():
     table = better.pairs_table().set_index(["first", "second"])
     row = table.loc["GPT-3 6B + verifier", "GPT-3 175B fine-tuned"]
-    assert (row["p, unpaired"], row["p, McNemar"]) == ("0.0214", "0.0032")
+    assert (row["p, unpaired"], row["p, McNemar"]) == ("0.021", "0.0032")
 
 
 def test_samples_counted_as_independent_make_the_interval_too_narrow():
@@ -260,6 +260,19 @@ def test_equal_models_are_found_different_too_often_without_correction():
     alarms = better.false_alarms(n_models=10, n_problems=500, contests=100, seed=1)
     share = alarms["contests with at least one"].str.rstrip("%").astype(float)
     assert share["each p against 0.05"] > 30 and share["after Holm"] <= 10
+    strict = better.false_alarms(n_models=10, n_problems=500, contests=30, alpha=0.001, seed=1)
+    mild = better.false_alarms(n_models=10, n_problems=500, contests=30, alpha=0.5, seed=1)
+    assert strict.index[0] == "each p against 0.001" and strict.iloc[0, 0] < 1 < 10 < mild.iloc[0, 0]
+    with pytest.raises(ValueError, match="alpha must be between 0 and 1, both excluded, got 5"):
+        better.false_alarms(n_models=2, n_problems=5, alpha=5)
+
+
+def test_an_alarm_is_counted_by_the_p_that_is_not_rounded(monkeypatch):
+    """0.05004 is no alarm at 5%, and 0.04996 is one, though four digits of both are 0.0500."""
+    p = iter([0.05004, 0.04996])
+    monkeypatch.setattr(better.stats, "mcnemar_p", lambda a, b: next(p))
+    alarms = better.false_alarms(n_models=2, n_problems=50, contests=2)
+    assert alarms["contests with at least one"].tolist() == ["50%", "50%"]
 
 
 def test_results_as_tables():
