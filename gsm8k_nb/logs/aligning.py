@@ -5,7 +5,6 @@
 """
 
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -26,7 +25,7 @@ class Aligned:
     ``within`` counts the entries whose question stood in a longer text, ``unchecked`` those placed by their row alone.
     """
 
-    matched: dict[str, list[Entry]]
+    entries: dict[str, list[Entry]]
     unaligned: list[dict[str, Any]]
     within: int
     unchecked: int
@@ -34,18 +33,24 @@ class Aligned:
 
 def align(log: Log, problems: Sequence[Problem]) -> Aligned:
     """Every entry to the one problem that it is of, or to the list of those that are of none or of several."""
-    finder = _Finder(problems, [entry.question for entry in log.entries if entry.index is None])
-    matched: dict[str, list[Entry]] = {}
-    unaligned, within, unchecked = [], 0, 0
+    by_text: dict[str, list[str]] = {}
+    for problem in problems:
+        by_text.setdefault(normal(problem.question), []).append(problem.id)
+    fits = _fits({entry.question for entry in log.entries if entry.index is None}, by_text)
+    aligned: dict[str, list[Entry]] = {}
+    unaligned = []
     for entry in log.entries:
-        fits, reason = finder.by_row(entry) if entry.index is not None else finder.by_question(entry.question)
-        if len(fits) != 1:
+        ids = fits[entry.question] if entry.index is None else _in_row(entry, problems)
+        if len(ids) == 1:
+            aligned.setdefault(ids[0], []).append(entry)
+        elif entry.index is not None:
+            unaligned.append({"reason": f"row {entry.index} of the data set has not this question"} | asdict(entry))
+        else:
+            reason = f"fits {', '.join(ids)}" if ids else "no problem has this question"
             unaligned.append({"reason": reason} | asdict(entry))
-            continue
-        matched.setdefault(fits[0], []).append(entry)
-        within += bool(entry.question) and normal(entry.question) not in finder.by_text
-        unchecked += not entry.question and entry.gold is None
-    return Aligned(matched, unaligned, within, unchecked)
+    placed = [entry for entries in aligned.values() for entry in entries]
+    within = sum(bool(entry.question) and normal(entry.question) not in by_text for entry in placed)
+    return Aligned(aligned, unaligned, within, sum(not entry.question and entry.gold is None for entry in placed))
 
 
 def normal(text: str) -> str:
@@ -53,17 +58,40 @@ def normal(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).translate(_LIKE).casefold().split())
 
 
-def other_golds(problems: Sequence[Problem], matched: dict[str, list[Entry]]) -> list[dict[str, Any]]:
+def _fits(questions: set[str], by_text: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The ids of the problems that have each question, or, where none has it, whose question stands within it."""
+    width = min(_WIDTH, *map(len, by_text), _WIDTH)
+    by_start: dict[str, list[str]] = {}
+    for text in by_text:
+        by_start.setdefault(text[:width], []).append(text)
+    fits = {}
+    for question in questions:
+        text = normal(question)
+        starts = dict.fromkeys(text[at : at + width] for at in range(len(text) - width + 1))
+        inside = [whole for start in starts for whole in by_start.get(start, []) if whole in text]
+        fits[question] = by_text.get(text) or [name for whole in inside for name in by_text[whole]]
+    several = [set(ids) for ids in fits.values() if len(ids) > 1]
+    # What stands in every prompt that has several questions is part of the template, say an exemplar.
+    template = set.intersection(*several) if len(several) > 1 else set()
+    return {question: [i for i in ids if i not in template] if len(ids) > 1 else ids for question, ids in fits.items()}
+
+
+def _in_row(entry: Entry, problems: Sequence[Problem]) -> list[str]:
+    """The id of the problem in the row that the log names, if it has the question that the log has for it."""
+    at = range(len(problems))
+    problem = problems[entry.index] if entry.index in at else None
+    asked = problem and (not entry.question or normal(problem.question) in normal(entry.question))
+    return [problem.id] if problem and asked else []
+
+
+def other_golds(problems: Sequence[Problem], aligned: Aligned) -> list[dict[str, str]]:
     """The problems for which the log holds another answer for right than the data set: id, theirs, ours."""
-    rows = []
-    for problem in problems:
-        golds = {gold for entry in matched[problem.id] if (gold := _gold(entry.gold)) is not None}
-        rows += [
-            {"problem_id": problem.id, "theirs": str(gold), "ours": str(problem.answer)}
-            for gold in golds
-            if not is_correct(gold, problem.answer)
-        ]
-    return rows
+    return [
+        {"problem_id": problem.id, "theirs": str(gold), "ours": str(problem.answer)}
+        for problem in problems
+        for gold in dict.fromkeys(_gold(entry.gold) for entry in aligned.entries[problem.id])
+        if gold is not None and not is_correct(gold, problem.answer)
+    ]
 
 
 def _gold(text: str | None) -> Decimal | None:
@@ -72,49 +100,3 @@ def _gold(text: str | None) -> Decimal | None:
         return None if text is None else gold_of(text) if "####" in text else parse_gold(text.strip().strip("$"))
     except ValueError:
         return None
-
-
-class _Finder:
-    """Finds the problems whose question a text is, or has in it."""
-
-    def __init__(self, problems: Sequence[Problem], questions: list[str]) -> None:
-        self.problems = problems
-        self.by_text: dict[str, list[str]] = {}
-        for problem in problems:
-            self.by_text.setdefault(normal(problem.question), []).append(problem.id)
-        self.width = min(_WIDTH, *map(len, self.by_text), _WIDTH)
-        self.by_start: dict[str, list[str]] = {}
-        for text in self.by_text:
-            self.by_start.setdefault(text[: self.width], []).append(text)
-        fits = {question: self._fits(question) for question in dict.fromkeys(questions)}
-        several = [set(ids) for ids in fits.values() if len(ids) > 1]
-        # What stands in every prompt that has several questions is part of the template, say an exemplar.
-        template = set.intersection(*several) if len(several) > 1 else set()
-        self.known = {
-            question: [name for name in ids if name not in template] if len(ids) > 1 else ids
-            for question, ids in fits.items()
-        }
-
-    def _fits(self, question: str) -> list[str]:
-        text = normal(question)
-        if text in self.by_text:
-            return self.by_text[text]
-        starts = Counter(text[at : at + self.width] for at in range(len(text) - self.width + 1))
-        inside = [
-            whole for start in starts if start in self.by_start for whole in self.by_start[start] if whole in text
-        ]
-        return [name for whole in inside for name in self.by_text[whole]]
-
-    def by_question(self, question: str) -> tuple[list[str], str]:
-        """The ids that a question fits, and the reason why it is not one."""
-        ids = self.known[question]
-        return ids, f"fits {', '.join(ids)}" if ids else "no problem has this question"
-
-    def by_row(self, entry: Entry) -> tuple[list[str], str]:
-        """The problem in the row that the log names, if it has the question that the log has for it."""
-        if entry.index is None or not 0 <= entry.index < len(self.problems):
-            return [], f"there is no row {entry.index} in the data set"
-        problem = self.problems[entry.index]
-        if entry.question and normal(problem.question) not in normal(entry.question):
-            return [], f"{problem.id} has another question"
-        return [problem.id], ""

@@ -5,6 +5,7 @@
 
 A result is the accuracy under one rule, a row of the second file one sample under one rule. The schema has no word
 for a sample without a verdict: a failed request is a row that is not correct and has an ``error``; no score counts it.
+The records are public: nothing in them names a folder of this machine.
 """
 
 import hashlib
@@ -28,7 +29,9 @@ from gsm8k_nb.summary import Results
 
 SCHEMA_VERSION = "0.3.0"
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_COLLECTIONS = {"gsm8k": "gsm8k", "classroom": "gsm8k_nb-classroom"}  # only the official split is filed as gsm8k
+_RESAMPLED = ("percentile", "bca")  # methods of intervals that resample
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def export_run(
 
     ``organisation`` is who made the run, ``relationship`` theirs to the model. ``model_id`` (organisation/name) is
     needed where the run's own model name is not of that form. ``rules``: the headline's, strict, flexible unless named.
-    LogError for an option that is missing or unknown, RunError for a run that is not scored.
+    LogError for an option that is missing or unknown, RunError for a run that is not scored. The run stays as it is.
     """
     results = _results(Path(folder))
     identity = model_id or results.config.model
@@ -62,11 +65,13 @@ def export_run(
     if relationship not in RELATIONSHIPS:
         raise LogError(f"relationship: must be one of {', '.join(RELATIONSHIPS)}, got {relationship!r}")
     chosen = _rules(results, rules)
-    record = _record(results, chosen, identity, organisation, relationship)
-    lines = [json.dumps(row) for row in _rows(results, chosen, identity, record["evaluation_id"])]
+    collection = _COLLECTIONS.get(results.metrics["dataset"]["name"], "gsm8k-unofficial")
+    record = _record(results, collection, identity)
+    record["source_metadata"] |= {"source_organization_name": organisation, "evaluator_relationship": relationship}
+    record["evaluation_results"] = [_result(results, rule, collection) for rule in chosen]
+    lines = [json.dumps(row) for row in _rows(results, chosen, record)]
     text = "\n".join(lines) + "\n"
-    name = _name(results, identity, chosen)
-    place = Path("data", _collection(results), *identity.split("/"))
+    place, name = Path("data", collection, *identity.split("/")), _name(results, identity, chosen)
     record["detailed_evaluation_results"] = {
         "format": "jsonl",
         "file_path": (place / f"{name}_samples.jsonl").as_posix(),
@@ -101,12 +106,6 @@ def _rules(results: Results, asked: Sequence[str]) -> list[str]:
     return defined
 
 
-def _collection(results: Results) -> str:
-    """The folder that the record belongs to. Only the official split is filed as gsm8k."""
-    known = {"gsm8k": "gsm8k", "classroom": "gsm8k_nb-classroom"}
-    return known.get(results.metrics["dataset"]["name"], "gsm8k-unofficial")
-
-
 def _name(results: Results, identity: str, rules: list[str]) -> str:
     """A UUID of what is exported, so that the same run has the same name."""
     digest = hashlib.sha256(repr((results.run.folder.name, identity, rules)).encode())
@@ -115,43 +114,64 @@ def _name(results: Results, identity: str, rules: list[str]) -> str:
     return str(uuid.UUID(bytes=digest.digest()[:16], version=4))
 
 
-def _record(results: Results, rules: list[str], identity: str, organisation: str, relationship: str) -> dict[str, Any]:
-    now = str(int(time.time()))
-    sessions = results.run.read_json("manifest.json").get("sessions", [])
-    when = {"evaluation_timestamp": sessions[-1]["ended"]} if sessions else {}
-    deployment = "self_deployed" if results.config.sampler in ("transformers", "vllm") else "unknown"
-    log = results.inputs.get("log")
+def _record(results: Results, collection: str, identity: str) -> dict[str, Any]:
+    """What is said of the run as a whole. A model of a folder or file here is named by its identity alone."""
+    now, when = str(int(time.time())), _sampled_at(results)
+    _, made, inputs = summary.made_by(results.config, results.inputs)
+    local = made.sampler in ("transformers", "vllm", "ray")
+    engine = made.ray_engine if made.sampler == "ray" else made.sampler
+    path_like = (
+        re.match(r"[/~.\\]|package:|\w:\\|.*\.gguf$", results.config.model) or Path(results.config.model).exists()
+    )
+    model = {
+        "name": identity if path_like else results.config.model,
+        "id": identity,
+        "developer": identity.partition("/")[0],
+        "additional_details": {
+            "deployment_type": "self_deployed" if local else "unknown",
+            "model_availability": "unknown",
+            **({"workers": "ray"} if made.sampler == "ray" else {}),
+        },
+    }
     return {
         "schema_version": SCHEMA_VERSION,
-        "evaluation_id": f"{_collection(results)}/{identity.replace('/', '_')}/{now}",
-        **when,
+        "evaluation_id": f"{collection}/{identity.replace('/', '_')}/{now}",
+        **({"evaluation_timestamp": when} if when else {}),
         "retrieved_timestamp": now,
-        "source_metadata": {
-            "source_name": "gsm8k_nb run folder",
-            "source_type": "evaluation_run",
-            "source_organization_name": organisation,
-            "evaluator_relationship": relationship,
-        },
+        "source_metadata": {"source_name": "gsm8k_nb run folder", "source_type": "evaluation_run"},
         "eval_library": {
             "name": "gsm8k_nb",
             "version": __version__,
-            "additional_details": _texts({"completions_from": log}) if log else {},
+            "additional_details": _texts({"completions_from": inputs.get("log")}),
         },
-        "model_info": {
-            "name": results.config.model,
-            "id": identity,
-            "developer": identity.split("/")[0],
-            "additional_details": {"deployment_type": deployment, "model_availability": "unknown"},
-        },
-        "evaluation_results": [_result(results, rule) for rule in rules],
+        "model_info": model | ({"inference_engine": {"name": engine}} if local else {}),
     }
 
 
-def _result(results: Results, rule: str) -> dict[str, Any]:
-    values, health = results.metrics["rules"][rule], results.metrics["health"]
+def _sampled_at(results: Results) -> str | None:
+    """When the texts were made: by the log they were imported from, or by the run's own sessions; a replay's is not."""
+    label, made, inputs = summary.made_by(results.config, results.inputs)
+    if inputs.get("log"):
+        return inputs["log"].get("time")
+    if results.config.sampler == "replay":
+        return None
+    times = [
+        session["ended"] or session["started"] for session in results.run.read_json("manifest.json").get("sessions", [])
+    ]
+    return times[-1] if times else None
+
+
+def _result(results: Results, rule: str, collection: str) -> dict[str, Any]:
+    score, health = results.metrics["rules"][rule], results.metrics["health"]
+    details = {
+        "headline": results.headline if rule == results.headline_rule else None,
+        **{name: score[name] for name in ("correct", "no_answer")},
+        "scored": score["n"],
+        **{name: health[name] for name in ("requested", "failed")},
+    }
     return {
         "evaluation_result_id": rule,
-        "evaluation_name": f"{_collection(results)}/{rule}",
+        "evaluation_name": f"{collection}/{rule}",
         "source_data": _source_data(results),
         "metric_config": {
             "evaluation_description": f"share of samples right; answer read by {RULES[rule].description}",
@@ -166,41 +186,29 @@ def _result(results: Results, rule: str) -> dict[str, Any]:
             "additional_details": {"rule": rule, "rule_source": RULES[rule].source},
         },
         "score_details": {
-            "score": values["accuracy"],
-            "details": _texts(
-                {
-                    "headline": results.headline if rule == results.headline_rule else None,
-                    "correct": values["correct"],
-                    "scored": values["n"],
-                    "requested": health["requested"],
-                    "failed": health["failed"],
-                    "no_answer": values["no_answer"],
-                }
-            ),
-            "uncertainty": _uncertainty(values, results.config),
+            "score": score["accuracy"],
+            "details": _texts(details),
+            "uncertainty": {
+                "standard_error": {"value": score["standard_error"], "method": "analytic, clustered by problem"},
+                "confidence_interval": {
+                    "lower": score["ci_low"],
+                    "upper": score["ci_high"],
+                    "confidence_level": results.config.confidence,
+                    "method": score["interval"],
+                },
+                "num_samples": score["n"],
+                **({"num_bootstrap_samples": results.config.n_resamples} if score["interval"] in _RESAMPLED else {}),
+            },
         },
         "generation_config": _generation(results),
     }
 
 
-def _uncertainty(values: dict[str, Any], config: RunConfig) -> dict[str, Any]:
-    resampled = "bootstrap" in values["interval"].lower()
-    return {
-        "standard_error": {"value": values["standard_error"], "method": values["interval"]},
-        "confidence_interval": {
-            "lower": values["ci_low"],
-            "upper": values["ci_high"],
-            "confidence_level": config.confidence,
-            "method": values["interval"],
-        },
-        "num_samples": values["n"],
-    } | ({"num_bootstrap_samples": config.n_resamples} if resampled else {})
-
-
 def _source_data(results: Results) -> dict[str, Any]:
     dataset = results.metrics["dataset"]
-    known = {name: dataset[name] for name in ("config", "sha256", "revision", "source")}
-    details = {"additional_details": _texts(known)}
+    known = {name: dataset[name] for name in ("config", "sha256", "revision")}
+    source = dataset["source"] if dataset["revision"] else Path(dataset["source"]).name
+    details = {"additional_details": _texts(known | {"source": source})}
     if dataset["name"] != "gsm8k":
         return {"dataset_name": dataset["name"], "source_type": "other"} | details
     return {
@@ -224,63 +232,44 @@ def _generation(results: Results) -> dict[str, Any]:
     }
 
 
-def _rows(results: Results, rules: list[str], identity: str, evaluation_id: str) -> list[dict[str, Any]]:
-    problems = {problem.id: problem for problem in results.problems}
+def _rows(results: Results, rules: list[str], record: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row for each sample under each rule; what the frame does not know is left out."""
+    questions = {problem.id: problem.question for problem in results.problems}
+    frame = results.frame[results.frame["rule"].isin(rules)].astype(object)
     rows = []
-    for one in results.frame[results.frame["rule"].isin(rules)].astype(object).to_dict("records"):
-        question = problems[one["problem_id"]].question
-        text = one["text"] if isinstance(one["text"], str) else None
-        read = one["predicted"] if isinstance(one["predicted"], str) else None
+    for row in frame.where(frame.notna(), None).to_dict("records"):
+        question, right = questions[row["problem_id"]], row["correct"] is True
+        attribution = {"turn_idx": 0, "source": "output.raw", "extraction_method": row["rule"], "is_terminal": True}
         rows.append(
             {
                 "schema_version": SCHEMA_VERSION,
-                "evaluation_id": evaluation_id,
-                "model_id": identity,
-                "evaluation_name": f"{_collection(results)}/{one['rule']}",
-                "evaluation_result_id": one["rule"],
-                "sample_id": one["problem_id"],
-                "sample_hash": hashlib.sha256((question + one["gold"]).encode()).hexdigest(),
+                "evaluation_id": record["evaluation_id"],
+                "model_id": record["model_info"]["id"],
+                "evaluation_name": f"{record['evaluation_id'].partition('/')[0]}/{row['rule']}",
+                "evaluation_result_id": row["rule"],
+                "sample_id": row["problem_id"],
+                "sample_hash": hashlib.sha256((question + row["gold"]).encode()).hexdigest(),
                 "interaction_type": "single_turn",
-                "input": {"raw": question, "reference": [one["gold"]]},
-                "output": {"raw": [] if text is None else [text]},
-                "answer_attribution": [] if read is None else [_attribution(read, one["rule"])],
-                "evaluation": {"score": float(one["correct"] is True), "is_correct": one["correct"] is True},
-                **_measured(one),
-                "metadata": _texts({name: _known(one[name]) for name in ("sample_index", "finish_reason", "steps")}),
+                "input": {"raw": question, "reference": [row["gold"]]},
+                "output": {"raw": [] if row["text"] is None else [row["text"]]},
+                "answer_attribution": [attribution | {"extracted_value": row["predicted"]}] if row["predicted"] else [],
+                "evaluation": {"score": float(right), "is_correct": right},
+                **_measured(row),
+                "metadata": _texts({name: row[name] for name in ("sample_index", "finish_reason", "steps")}),
             }
         )
     return rows
 
 
-def _attribution(read: str, rule: str) -> dict[str, Any]:
-    return {
-        "turn_idx": 0,
-        "source": "output.raw",
-        "extracted_value": read,
-        "extraction_method": rule,
-        "is_terminal": True,
-    }
-
-
-def _measured(one: dict[str, Any]) -> dict[str, Any]:
+def _measured(row: dict[str, Any]) -> dict[str, Any]:
     """Tokens, time and error of a sample, each only where it is known."""
-    found: dict[str, Any] = {}
-    prompt, completion, seconds, error = map(
-        _known, (one["prompt_tokens"], one["completion_tokens"], one["seconds"], one["error"])
-    )
-    if prompt is not None and completion is not None:
-        counts = {"input_tokens": int(prompt), "output_tokens": int(completion)}
-        found["token_usage"] = counts | {"total_tokens": sum(counts.values())}
-    if seconds is not None:
-        found["performance"] = {"generation_time_ms": 1000 * float(seconds)}
-    if error is not None:
-        found["error"] = str(error)
-    return found
-
-
-def _known(value: Any) -> Any:
-    """A cell of the frame, with pandas' missing values as None."""
-    return None if value is None or value != value else value
+    measured: dict[str, Any] = {} if row["error"] is None else {"error": str(row["error"])}
+    if row["prompt_tokens"] is not None and row["completion_tokens"] is not None:
+        counts = {"input_tokens": int(row["prompt_tokens"]), "output_tokens": int(row["completion_tokens"])}
+        measured["token_usage"] = counts | {"total_tokens": sum(counts.values())}
+    if row["seconds"] is not None:
+        measured["performance"] = {"generation_time_ms": 1000 * float(row["seconds"])}
+    return measured
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str]:

@@ -12,20 +12,23 @@ import gzip
 import io
 import json
 import lzma
+import re
 import zipfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from gsm8k_nb.logs.log import KNOWN, LogError
 from gsm8k_nb.texts import one_line
 
 MOST_BYTES = 2**31  # of text, once unpacked
+ABSENT: Final = type("Absent", (), {"__repr__": lambda _: "nothing", "__bool__": lambda _: False})()
 _PACKED = {b"\x1f\x8b": gzip.open, b"\xfd7z": lzma.open, b"BZh": bz2.open}
-_ZSTD = 93  # the method of inspect's archives since 0.3.18x; Python's zipfile knows it from 3.14 on
+_ZSTD = 93  # the method of inspect's archives since 2026; Python's zipfile knows it from 3.14 on
 _DAMAGED = (
     OSError,
+    csv.Error,
     EOFError,
     ValueError,
     KeyError,
@@ -42,9 +45,35 @@ class Source:
     """A file as read: its rows, the object around them where there is one, and the results file that belongs to it."""
 
     name: str
-    rows: list[Any]
+    rows: list[Row]
     document: Row = field(default_factory=dict)
     results: Row = field(default_factory=dict)
+
+
+def pick(value: Any, places: str) -> Any:
+    """What stands at the first of ``places`` (``a.0.b|a.*.c``) that holds anything, or ABSENT."""
+    first: Any = ABSENT
+    for path in places.split("|") if places else ():
+        reached = _walk(value, path)
+        first = reached if first is ABSENT else first
+        if reached is not ABSENT and reached not in (None, "", []):
+            return reached
+    return first
+
+
+def _walk(value: Any, path: str) -> Any:
+    if isinstance(value, dict) and path in value:  # a name with dots in it is a name first
+        return value[path]
+    key, _, rest = path.partition(".")
+    if key == "*" and isinstance(value, list):
+        return [_walk(item, rest) for item in value] if rest else value
+    if isinstance(value, dict):
+        value = value.get(key, ABSENT)
+    elif isinstance(value, list) and key.lstrip("-").isdigit() and -len(value) <= int(key) < len(value):
+        value = value[int(key)]
+    else:
+        return ABSENT
+    return _walk(value, rest) if rest else value
 
 
 def open_rows(file: Path) -> Source:
@@ -56,26 +85,26 @@ def open_rows(file: Path) -> Source:
         start = stream.read(4)
     try:
         if start == b"PAR1":
-            return Source(file.name, _parquet(file))
-        if start == b"PK\x03\x04":
-            document = _archive(file)
-            return Source(file.name, [document], document)
-        return _text(file, start)
+            import pyarrow.parquet  # comes with datasets
+
+            rows = pyarrow.parquet.read_table(file).to_pylist()
+        else:
+            rows = [_archive(file)] if start == b"PK\x03\x04" else _text_rows(file, start)
     except LogError:
         raise
     except RecursionError:
         raise LogError(f"{file.name}: is nested too deeply to be a log") from None
     except _DAMAGED as error:
         raise LogError(f"{file.name}: is damaged ({one_line(error, 200)}); fetch it again") from None
+    if not rows:
+        raise LogError(f"{file.name}: is empty")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise LogError(f"{file.name}, row {number}: must be a JSON object, got {type(row).__name__}")
+    return Source(file.name, rows, rows[0] if len(rows) == 1 else {})
 
 
-def read_object(file: Path) -> Any:
-    """The one JSON value of a file. LogError where it holds none, or several."""
-    rows = open_rows(file).rows
-    return rows[0] if len(rows) == 1 else rows
-
-
-def _text(file: Path, start: bytes) -> Source:
+def _text_rows(file: Path, start: bytes) -> list[Any]:
     opener: Any = next((opener for magic, opener in _PACKED.items() if start.startswith(magic)), open)
     with opener(file, "rb") as stream:
         raw = stream.read(MOST_BYTES + 1)
@@ -88,60 +117,44 @@ def _text(file: Path, start: bytes) -> Source:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise LogError(f"{file.name}, line {line}: is not UTF-8 text ({error.reason}); convert it") from None
-    if not text.strip():
-        raise LogError(f"{file.name}: is empty")
-    if text.lstrip()[0] not in "[{" and Path(file.name.removesuffix(".gz")).suffix.lower() in (".csv", ".tsv"):
-        return Source(file.name, _csv(text, file.name))
+    if re.search(r"\.[ct]sv(\.\w+)?$", file.name.lower()) and text.lstrip()[:1] not in ("[", "{"):
+        return _csv(text, file.name)
     values = _json(text, file.name)
-    if len(values) > 1:
-        return Source(file.name, values)
-    if isinstance(values[0], list):
-        return Source(file.name, values[0])
-    return Source(file.name, values, values[0] if isinstance(values[0], dict) else {})
+    return values[0] if len(values) == 1 and isinstance(values[0], list) else values
 
 
 def _json(text: str, name: str) -> list[Any]:
     """The JSON values of a text, one behind another, with or without line ends between them."""
-    decoder, values, at, end = json.JSONDecoder(), [], 0, len(text.rstrip())
-    while at < end:
-        at += len(text[at : at + 4096]) - len(text[at : at + 4096].lstrip())
-        if text[at].isspace():
-            continue
+    decoder, blank, values = json.JSONDecoder(), re.compile(r"\s*"), []
+    at = blank.match(text).end()
+    while at < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
         except ValueError as error:
             line = text.count("\n", 0, getattr(error, "pos", at)) + 1
             raise LogError(f"{name}, line {line}: not JSON ({one_line(error, 100)}). Known: {KNOWN}") from None
         values.append(value)
+        at = blank.match(text, at).end()
     return values
 
 
-def _csv(text: str, name: str) -> list[Row]:
+def _csv(text: str, name: str) -> list[Any]:
     csv.field_size_limit(MOST_BYTES - 1)
-    table = csv.DictReader(io.StringIO(text, newline=""), dialect=csv.Sniffer().sniff(text.split("\n", 1)[0], ",;\t"))
-    rows: list[Row] = []
-    for row in table:
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    for number, row in enumerate(rows):
         if None in row or None in row.values():
-            raise LogError(f"{name}, line {table.line_num}: has not as many cells as the header")
-        rows.append(dict(row))
+            raise LogError(f"{name}, row {number}: has not as many cells as the header")
     return rows
-
-
-def _parquet(file: Path) -> list[Row]:
-    import pyarrow.parquet  # comes with datasets
-
-    return pyarrow.parquet.read_table(file).to_pylist()
 
 
 def _archive(file: Path) -> Row:
     """inspect's ``.eval``: its header with the samples, each of which is a file of its own."""
     with zipfile.ZipFile(file) as archive, file.open("rb") as stream:
         members = {info.filename: info for info in archive.infolist()}
-        header = next((members[name] for name in ("header.json", "_journal/start.json") if name in members), None)
+        header = members.get("header.json") or members.get("_journal/start.json")
         if header is None:
-            raise LogError(
-                f"{file.name}: is an archive, but not a log of inspect; unpack it and name a file in it. Known: {KNOWN}"
-            )
+            raise LogError(f"{file.name}: is an archive, but not a log of inspect. Known: {KNOWN}")
         samples = [info for name, info in members.items() if name.startswith("samples/")]
         if sum(info.file_size for info in samples) > MOST_BYTES:
             raise LogError(f"{file.name}: unpacks to more than {MOST_BYTES >> 20} MiB")

@@ -1,53 +1,47 @@
-"""A tool's format as data: where in its rows and files each thing stands; and the one reader of all such formats.
+"""Rows of a format that is described by data into a log: one reader for all tools, and for columns that a person names.
 
-    Format("verl", signs=("input", "output", "score", "step"), question="input", completion="output", gold="gts",
-           verdicts={"score": "score"}, one_run=("step",))
+    Format("verl", question="input", completion="output", gold="gts", verdicts={"score": "score"}, one_run=["step"])
 
-A place is a path of keys: ``choices.*.message.content`` is the content of each choice, ``gold.0`` the first of a list,
-``a|b`` what stands at a or, where that is missing or empty, at b. Places of the whole log begin with ``rows``,
-``document`` (the object around the rows) or ``results`` (the results file).
+``assets/logs.toml`` holds the formats of the known tools, and says what each field means.
 """
 
-from collections.abc import Callable, Mapping
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from importlib import import_module, resources
+from typing import Any
 
-from gsm8k_nb.logs.files import Row, Source
-from gsm8k_nb.logs.log import Entry, Log, LogError, finish_reason, sampling_fields, verdict, verdicts
+from gsm8k_nb.logs.files import ABSENT, Row, Source, pick
+from gsm8k_nb.logs.log import Entry, Log, LogError, finish_reason, sampling_fields, verdicts
 from gsm8k_nb.texts import one_line
-
-ABSENT: Final = type("Absent", (), {"__repr__": lambda _: "nothing", "__bool__": lambda _: False})()
-_KINDS = {dict: "an object", list: "a list", bool: "true or false", int: "a number", float: "a number"}
 
 
 @dataclass(frozen=True)
 class Format:
-    """Where a tool writes what. ``signs`` are places that every file of it has; ``container`` the place of its rows.
-
-    ``verdicts`` maps a scorer's name to the place of its score, or ``*`` to the place of an object of scores by name.
-    ``prepare`` makes a source's own rows into those that the places speak of.
-    """
+    """Where a tool writes what: places as in ``assets/logs.toml``, an empty one where it does not write it."""
 
     tool: str
-    signs: tuple[str, ...] = ()
-    container: str = ""
-    prepare: Callable[[Source], list[Row]] | None = None
-    order: str = ""  # a place to sort rows by
-    place: str = ""  # how a row is called, else by its number
-    one_run: tuple[str, ...] = ()  # places that hold the same in all rows of one run
     question: str = ""
-    index: str = ""
     completion: str = ""
-    gold: str = ""
+    finish_reason: str = ""
     error: str = ""
-    finish: str = ""
+    index: str = ""  # the problem's row in the official file, in place of or beside its question
+    gold: str = ""
+    verdicts: Mapping[str, str] = field(default_factory=dict)
     prompt_tokens: str = ""
     completion_tokens: str = ""
     seconds: str = ""
-    verdicts: Mapping[str, str] = field(default_factory=dict)
-    on_first: bool = False  # where a problem has several texts, its scores are of the first
+    signs: Sequence[str] = ()
+    container: str = ""
+    prepare: str = ""
+    facts: str = ""
+    rules: str = ""
+    order: str = ""
+    row_name: str = ""
+    one_run: Sequence[str] = ()
+    on_first: bool = False
     votes: str = ""
-    rules: Callable[[Source], dict[str, str]] | None = None
     model: str = ""
     task: str = ""
     version: str = ""
@@ -55,81 +49,59 @@ class Format:
     packages: str = ""
     n_problems: str = ""
     shots: str = ""
-    settings: tuple[str, ...] = ()  # places of objects with sampling fields, the last one in force
-    stated: Callable[[Source], dict[str, Any]] | None = None  # what needs more than a place
+    settings: Sequence[str] = ()
+
+    def fits(self, source: Source) -> bool:
+        """Whether a source has all the signs of this format."""
+        value = source.document if self.container else source.rows[0]
+        return all(pick(value, sign) is not ABSENT for sign in self.signs)
 
 
-def pick(value: Any, places: str) -> Any:
-    """What stands at the first of ``places`` that holds anything, or ABSENT."""
-    last: Any = ABSENT
-    for path in places.split("|") if places else ():
-        reached = _walk(value, path)
-        last = reached if last is ABSENT else last
-        if reached is not ABSENT and reached not in (None, "", []):
-            return reached
-    return last
-
-
-def _walk(value: Any, path: str) -> Any:
-    if isinstance(value, dict) and path in value:  # a name with dots in it is a name first
-        return value[path]
-    key, _, rest = path.partition(".")
-    if key == "*":
-        if not isinstance(value, list):
-            return ABSENT
-        return [_walk(item, rest) for item in value] if rest else value
-    if isinstance(value, dict):
-        value = value.get(key, ABSENT)
-    elif isinstance(value, list) and key.lstrip("-").isdigit() and -len(value) <= int(key) < len(value):
-        value = value[int(key)]
-    else:
-        return ABSENT
-    return _walk(value, rest) if rest and value is not ABSENT else value
+def known_formats() -> list[Format]:
+    """The formats of the known tools, in the order in which their signs are looked for."""
+    text = resources.files("gsm8k_nb").joinpath("assets", "logs.toml").read_text(encoding="utf-8")
+    return [Format(**table) for table in tomllib.loads(text)["format"]]
 
 
 def read(form: Format, source: Source) -> Log:
     """The log in a source of this format. LogError where a completion is no text, or where there are two runs."""
     if form.container:
         source.rows = pick(source.document, form.container) or []
-    check_rows(source)
+        if not source.rows:
+            raise LogError(f"{source.name}: holds no samples")
     if form.prepare:
-        source.rows = form.prepare(source)
+        source.rows = _function(form.prepare)(source)
     rows = sorted(source.rows, key=lambda row: pick(row, form.order) or 0) if form.order else source.rows
     for place in form.one_run:
-        runs = dict.fromkeys(str(value) for row in rows if (value := pick(row, place)) not in (ABSENT, None, ""))
+        runs = list(dict.fromkeys(str(pick(row, place)) for row in rows))
         if len(runs) > 1:
-            names = ", ".join(list(runs)[:6])
-            raise LogError(f"{source.name}: holds several runs, of {place} {names}; split it into a file each")
-    entries = [entry for index, row in enumerate(rows) for entry in _entries(form, row, index, source.name)]
+            listed = ", ".join(runs[:6])
+            raise LogError(f"{source.name}: holds several runs, of {place} {listed}; split it into a file each")
+    entries = [entry for number, row in enumerate(rows) for entry in _entries(form, row, number, source.name)]
     if all(entry.text is None for entry in entries):
         raise LogError(f"{source.name}: holds no completion; its first entry: {entries[0].error}")
-    about = vars(source)
-    names = {name: _same(about, getattr(form, name)) for name in ("model", "task", "version", "time")}
-    packages, n_problems = _same(about, form.packages), _same(about, form.n_problems)
+    about = {name: _about(source, getattr(form, name)) for name in ("model", "task", "version", "time")}
+    packages = _about(source, form.packages) or {}
     return Log(
         form.tool,
         entries,
-        **{name: None if value is None else str(value) for name, value in names.items()},
-        packages={str(name): str(value) for name, value in packages.items()} if isinstance(packages, dict) else {},
-        n_problems=n_problems if type(n_problems) is int else None,
+        **{name: None if value is None else str(value) for name, value in about.items()},
+        packages={name: str(version) for name, version in packages.items()},
+        n_problems=_count(_about(source, form.n_problems)),
         stated=_stated(form, source),
-        rules=form.rules(source) if form.rules else {},
+        rules=_function(form.rules)(source) if form.rules else {},
     )
 
 
-def check_rows(source: Source) -> None:
-    """LogError where there are no rows, or one of them is no object."""
-    if not source.rows:
-        raise LogError(f"{source.name}: holds no samples")
-    for number, row in enumerate(source.rows, start=1):
-        if not isinstance(row, dict):
-            raise LogError(f"{source.name}, row {number}: must be a JSON object, got {type(row).__name__}")
+def _function(name: str) -> Any:
+    module, _, function = name.partition(".")
+    return getattr(import_module(f"gsm8k_nb.logs.{module}"), function)
 
 
-def _same(about: Row, places: str) -> Any:
-    """The value at the first place that has one; at a place in every row, the one that all rows share."""
+def _about(source: Source, places: str) -> Any:
+    """What a source says of the whole log: at a place in every row, the value that all rows share."""
     for place in places.split("|") if places else ():
-        value = pick(about, place)
+        value = pick(vars(source), place)
         if "*" in place and isinstance(value, list):
             value = value[0] if value and all(item == value[0] for item in value) else ABSENT
         if value not in (ABSENT, None, ""):
@@ -138,94 +110,77 @@ def _same(about: Row, places: str) -> Any:
 
 
 def _stated(form: Format, source: Source) -> dict[str, Any]:
-    stated: dict[str, Any] = {}
-    settings = [value for place in form.settings if isinstance(value := pick(vars(source), place), dict)]
-    merged = {name: value for part in settings for name, value in part.items() if value is not None}
-    stated |= sampling_fields(merged)
-    shots = _same(vars(source), form.shots)
-    if isinstance(shots, int | str) and str(shots).isdigit():
-        stated["shots"] = int(shots)
-    return stated | (form.stated(source) if form.stated else {})
+    settings: Row = {}
+    for place in form.settings:
+        part = pick(vars(source), place)
+        settings |= {name: value for name, value in part.items() if value is not None} if isinstance(part, dict) else {}
+    shots = _about(source, form.shots)
+    stated = {"shots": int(shots)} if str(shots).isdigit() else {}
+    return stated | (_function(form.facts)(source) if form.facts else {}) | sampling_fields(settings)
 
 
-def _entries(form: Format, row: Row, index: int, name: str) -> list[Entry]:
-    label = pick(row, form.place)
-    place = f"row {index}" if label is ABSENT else f"{form.place} {label}"
-    number = str(pick(row, form.index)).removeprefix("test-").removeprefix("classroom-")
-    gold = pick(row, form.gold)
+def _entries(form: Format, row: Row, number: int, name: str) -> list[Entry]:
+    """One entry for each text of a row, or the one of a failed request."""
+    place = f"{form.row_name} {pick(row, form.row_name)}" if form.row_name else f"row {number}"
+    index = re.fullmatch(r"(?:test-|classroom-)?(\d+)", str(pick(row, form.index)))
+    gold, error, value = (pick(row, where) for where in (form.gold, form.error, form.completion))
     common: dict[str, Any] = {
         "question": question_of(pick(row, form.question)),
-        "index": int(number) if number.isdecimal() else None,
+        "index": int(index[1]) if index else None,
         "gold": str(gold) if isinstance(gold, str | int | float) else None,
     }
-    error = pick(row, form.error)
     if error:
         return [Entry(text=None, place=place, error=one_line(str(error)), **common)]
-    value = pick(row, form.completion)
     try:
-        texts = texts_of(value)
+        texts = texts_of(value) or [None]
     except TypeError as fault:
         raise LogError(f"{name}, {place}: {form.completion!r} holds {fault}, not a text{_hint(value, form)}") from None
-    if not texts:
-        texts = [None]
-    scores = _scores(form, row, len(texts))
-    measures = _measures(form, row, len(texts))
-    return [
-        Entry(
-            text=text,
-            place=place if len(texts) == 1 else f"{place}, text {which}",
-            error=f"no text in {form.completion!r}" if text is None else None,
-            verdicts={} if text is None else scores[which],
-            votes=pick(row, form.votes) or {} if which == 0 else {},
-            **(measures[which] if text is not None else {}),
-            **common,
-        )
-        for which, text in enumerate(texts)
-    ]
+    measures, scores = _measures(form, row, len(texts)), _scores(form, row, len(texts))
+    entries = []
+    for which, text in enumerate(texts):
+        here = place if len(texts) == 1 else f"{place}, text {which}"
+        if text is None:
+            entries.append(Entry(text=None, place=here, error=f"no text in {form.completion!r}", **common))
+        else:
+            votes = pick(row, form.votes) or {} if which == 0 else {}
+            entries.append(
+                Entry(text=text, place=here, verdicts=scores[which], votes=votes, **measures[which], **common)
+            )
+    return entries
 
 
 def _measures(form: Format, row: Row, n: int) -> list[dict[str, Any]]:
-    """How each of ``n`` texts ended, what it took and cost. A number that is of all of them together is of none."""
-    reasons, tokens = _each(pick(row, form.finish), n, True), _each(pick(row, form.completion_tokens), n)
-    seconds, prompt = pick(row, form.seconds), _count(pick(row, form.prompt_tokens))
+    """How each of ``n`` texts ended, and what it took."""
+    reasons, tokens = _each(pick(row, form.finish_reason), n), _each(pick(row, form.completion_tokens), n)
+    prompt, seconds = _count(pick(row, form.prompt_tokens)), pick(row, form.seconds)
+    common = {"prompt_tokens": prompt, "seconds": float(seconds) if isinstance(seconds, int | float) else None}
     return [
-        {
-            "finish_reason": finish_reason(reasons[which]),
-            "prompt_tokens": prompt,
-            "completion_tokens": _count(tokens[which]),
-            "seconds": float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None,
-        }
-        for which in range(n)
+        {"finish_reason": finish_reason(reason), "completion_tokens": _count(token)} | common
+        for reason, token in zip(reasons, tokens, strict=True)
     ]
-
-
-def _each(value: Any, n: int, for_all: bool = False) -> list[Any]:
-    """A value for each of n texts: from a list of as many, or the one value where there is one text (or for all)."""
-    if isinstance(value, list) and len(value) == n:
-        return value
-    return [value if n == 1 or (for_all and not isinstance(value, list)) else None] * n
-
-
-def _count(value: Any) -> int | None:
-    if isinstance(value, list):
-        return len(value) or None
-    return value if type(value) is int and value >= 0 else None
 
 
 def _scores(form: Format, row: Row, n: int) -> list[dict[str, bool]]:
     """The verdicts on each of ``n`` texts. One score of several texts is a verdict on none of them."""
-    scores: list[dict[str, bool]] = [{} for _ in range(n)]
+    scores: list[dict[str, Any]] = [{} for _ in range(n)]
     for scorer, place in form.verdicts.items():
         value = pick(row, place)
-        if scorer == "*" and isinstance(value, dict):
-            if n == 1 or form.on_first:
-                scores[0] |= verdicts(value)
-            continue
-        for which, score in enumerate(_each(value, n)):
-            right = verdict(score)
-            if right is not None:
-                scores[which][scorer] = right
-    return scores
+        if scorer != "*":
+            for which, score in enumerate(_each(value, n)):
+                scores[which][scorer] = score
+        elif isinstance(value, dict) and (n == 1 or form.on_first):
+            scores[0] |= value
+    return [verdicts(of_text) for of_text in scores]
+
+
+def _each(value: Any, n: int) -> list[Any]:
+    """A value for each of n texts, from a list of as many; a value that is of several texts together is of none."""
+    return value if isinstance(value, list) and len(value) == n else [value if n == 1 else None] * n
+
+
+def _count(value: Any) -> int | None:
+    number = len(value) if isinstance(value, list) else value
+    return number if type(number) is int and number >= 0 and value != [] else None
 
 
 def question_of(value: Any) -> str:
@@ -250,11 +205,11 @@ def texts_of(value: Any) -> list[str | None]:
         return [value]
     if isinstance(value, list):
         if value and all(isinstance(part, dict) and "type" in part for part in value):
-            parts = [part.get("text") for part in value if part["type"] == "text"]
-            return ["".join(part for part in parts if isinstance(part, str))] if parts else [None]
+            parts = [part["text"] for part in value if isinstance(part.get("text"), str)]
+            return ["".join(parts)] if parts else [None]
         return [text for item in value for text in texts_of(item)]
-    kind = _KINDS.get(type(value), type(value).__name__)
-    raise TypeError(f"{kind} ({one_line(str(value), 40)})")
+    kinds = {dict: "an object", bool: "true or false", int: "a number", float: "a number"}
+    raise TypeError(f"{kinds.get(type(value), type(value).__name__)} ({one_line(str(value), 40)})")
 
 
 def _hint(value: Any, form: Format) -> str:
@@ -263,13 +218,14 @@ def _hint(value: Any, form: Format) -> str:
 
 
 def _texts_within(value: Any) -> list[str]:
+    """The places of texts in a value."""
     if isinstance(value, str):
         return [""]
     items = (
-        value.items()
+        list(value.items())
         if isinstance(value, dict)
-        else [("*", item) for item in value[:1]]
-        if isinstance(value, list)
+        else [("*", value[0])]
+        if value and isinstance(value, list)
         else []
     )
     return [f"{key}.{rest}".rstrip(".") for key, item in items for rest in _texts_within(item)]

@@ -1,30 +1,29 @@
 """A log into a run folder that the notebooks replay and compare.
 
 >>> done = import_log("samples_gsm8k_cot_2026-11-30T08-16-21.jsonl", data_path="test.jsonl")
->>> done.headline
+>>> done.results.headline
 'gsm8k subset acc (lm-eval gsm8k_cot, test@1, 8-shot, 40 of 1319 problems) = 0.0250'
 >>> done.agreement["strict-match"]
 Agreement(rule='lm_eval_cot_strict', alike=40, of=40, exact=True)
 
-Completions are matched to problems by the text of the question; what matches none goes to ``unaligned.jsonl`` with the
-reason. A request that failed, and a sample that a problem lacks where others have it, are failed samples. The tool's
-verdicts go to ``source_verdicts.jsonl`` beside ours, other gold answers than ours to ``other_gold.jsonl``.
+A request that failed, and a sample that a problem lacks where others have it, are failed samples. What matches no
+problem goes to ``unaligned.jsonl`` with the reason, the tool's verdicts to ``source_verdicts.jsonl`` beside ours, other
+gold answers than ours to ``other_gold.jsonl``.
 """
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.answers import is_correct, judge
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs.aligning import Aligned, align, other_golds
-from gsm8k_nb.logs.log import Entry, Log, LogError
-from gsm8k_nb.logs.reading import Columns, read_log
+from gsm8k_nb.logs.log import Log, LogError
+from gsm8k_nb.logs.reading import read_log
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import manifest
@@ -33,6 +32,19 @@ _IN_CONFIG = ("temperature", "top_p", "top_k", "max_new_tokens")  # stated field
 _NEEDED = {"shots": "number of exemplars", "temperature": "temperature"}  # what a label is made of
 _COPIED = ("text", "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds")
 NEAREST = "flexible"  # the rule laid beside a scorer that no rule of ours repeats
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A tool's verdict on one text, or (``sample_index`` None) on the vote of the first ``samples``; and ``rule``'s."""
+
+    problem_id: str
+    sample_index: int | None
+    samples: int
+    scorer: str
+    correct: bool
+    rule: str
+    ours: bool
 
 
 @dataclass(frozen=True)
@@ -47,26 +59,23 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import made.
+    """An imported log: as read, its entries by problem, and the run made of it. ``other_gold`` has a row a problem."""
 
-    ``failed``, ``unaligned``, ``within`` and ``unchecked`` count completions; ``within`` those whose question stood in
-    a longer text, ``unchecked`` those placed by the log's row number alone. ``other_gold`` counts problems, ``stated``
-    is how many the log says it has. ``disagreements`` are rows of ``source_verdicts.jsonl``.
-    """
+    log: Log
+    aligned: Aligned
+    results: summary.Results
+    other_gold: list[dict[str, str]]
+    verdicts: list[Verdict]
 
-    run: Run
-    config: RunConfig
-    headline: str
-    problems: int
-    samples_each: int
-    failed: int
-    unaligned: int
-    within: int
-    agreement: dict[str, Agreement]
-    unchecked: int
-    other_gold: int
-    stated: int | None
-    disagreements: list[dict[str, Any]]
+    @property
+    def agreement(self) -> dict[str, Agreement]:
+        """For each scorer: on how many verdicts the rule nearest to it says the same."""
+        agreement = {}
+        for scorer in dict.fromkeys(verdict.scorer for verdict in self.verdicts):
+            its = [verdict for verdict in self.verdicts if verdict.scorer == scorer]
+            alike = sum(verdict.correct == verdict.ours for verdict in its)
+            agreement[scorer] = Agreement(its[0].rule, alike, len(its), scorer in self.log.rules)
+        return agreement
 
 
 def import_log(
@@ -77,24 +86,24 @@ def import_log(
     data_path: str | None = None,
     protocol_label: str | None = None,
     model: str | None = None,
-    column: str | None = None,
-    columns: Columns | None = None,
-    results: str | None = None,
     outputs_dir: str = "outputs",
+    column: str | None = None,
+    results: str | None = None,
+    columns: Mapping[str, str | None] | None = None,
 ) -> Imported:
     """Read a log, match it to the data set, write its run folder and score it. A second import of a file adds nothing.
 
-    ``protocol_label`` and ``model`` state what the log does not, and win over what it does. LogError where neither
-    states it, where no completion matches a problem, where most gold answers differ, or where the file is of no known
-    kind.
+    ``protocol_label`` and ``model`` state what the log does not, and win over what it does; the last three parameters
+    are those of ``read_log``. LogError where neither states it, where no completion matches a problem, where most gold
+    answers differ, or where the file is of no known kind.
     """
     file = Path(path).expanduser()
-    log = read_log(file, column=column, columns=columns, results=results)
+    log = read_log(file, column=column, results=results, columns=columns)
     source = data.open_dataset(dataset, config=dataset_config, path=data_path)
     aligned = align(log, source.problems)
-    problems = [problem for problem in source.problems if problem.id in aligned.matched]
+    problems = [problem for problem in source.problems if problem.id in aligned.entries]
     golds = _checked_golds(file.name, log, source, aligned, problems)
-    n_samples = max(len(entries) for entries in aligned.matched.values())
+    n_samples = max(len(entries) for entries in aligned.entries.values())
     whole_top = problems == source.problems[: len(problems)]
     config = RunConfig.checked(
         {
@@ -113,51 +122,33 @@ def import_log(
             **{name: log.stated[name] for name in _IN_CONFIG if name in log.stated},
         }
     )
-    run = _write(file, log, config, source, _samples(problems, aligned.matched, n_samples), problems)
-    verdicts = list(_verdicts(log, problems, aligned.matched))
-    for name, rows in (
-        ("unaligned.jsonl", aligned.unaligned),
-        ("source_verdicts.jsonl", verdicts),
-        ("other_gold.jsonl", golds),
-    ):
-        run.write_text(name, "".join(json.dumps(row) + "\n" for row in rows))
+    run = _write(file, log, config, source, _samples(problems, aligned, n_samples), problems)
+    verdicts = list(_verdicts(log, problems, aligned))
+    rows = {"unaligned": aligned.unaligned, "source_verdicts": map(asdict, verdicts), "other_gold": golds}
+    for name, of_file in rows.items():
+        run.write_text(f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in of_file))
     summary.score_run(run, config, problems)
-    scored = summary.summarise(run, config)
-    return Imported(
-        run,
-        config,
-        scored.headline,
-        len(problems),
-        n_samples,
-        scored.metrics["health"]["failed"],
-        len(aligned.unaligned),
-        aligned.within,
-        _agreement(log, verdicts),
-        aligned.unchecked,
-        len(golds),
-        log.n_problems,
-        [row for row in verdicts if row["correct"] != row["ours"]],
-    )
+    return Imported(log, aligned, summary.summarise(run, config), golds, verdicts)
 
 
 def _checked_golds(
     name: str, log: Log, source: data.Dataset, aligned: Aligned, problems: list[Problem]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, str]]:
     """The log's other gold answers. LogError where it cannot be of this data set: no problem, or most answers other."""
     where = f"{source.label} ({source.config}, {source.split})"
-    if not problems and not any(entry.question or entry.index is not None for entry in log.entries):
+    if not any(entry.question or entry.index is not None for entry in log.entries):
         raise LogError(f"{name}: its {log.tool} rows state no question; name columns with --question and --completion")
     if not problems:
         raise LogError(
             f"{name}: none of its {len(log.entries)} completions is of a problem of {where}; "
             f"its first question is {log.entries[0].question[:80]!r}"
         )
-    golds = other_golds(problems, aligned.matched)
+    golds = other_golds(problems, aligned)
     if 2 * len(golds) > len(problems):
-        row = golds[0]
+        theirs, ours = golds[0]["theirs"], f"{golds[0]['ours']} for {golds[0]['problem_id']}"
         raise LogError(
-            f"{name}: {len(golds)} of {len(problems)} gold answers are not those of {where}, as {row['theirs']} for "
-            f"{row['problem_id']} with {row['ours']}; name the data set it is of, or check that --index counts from 0"
+            f"{name}: {len(golds)} of {len(problems)} gold answers are not those of {where}, as {theirs} in place of "
+            f"{ours}; name the data set that the log is of, and check that --index counts its rows from 0"
         )
     return golds
 
@@ -180,71 +171,48 @@ def _label(name: str, log: Log, n_samples: int, label: str | None, model: str | 
 def _write(
     file: Path, log: Log, config: RunConfig, source: data.Dataset, samples: list[Sample], problems: list[Problem]
 ) -> Run:
-    """The run folder with its configuration, problems, samples and manifest, which says nothing of this machine."""
+    """The run folder with its configuration, problems, samples and manifest: this machine only imported."""
     started = manifest.now()
     run = sampling.begin(config, source, problems)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    made_by = {"tool": log.tool, "version": log.version, "task": log.task, "model": log.model, "source": file.name}
-    made_with = {"time": log.time, "packages": log.packages}
+    made = {name: getattr(log, name) for name in ("tool", "version", "task", "model", "time", "packages")}
+    made["source"] = file.name
     facts = {name: log.stated[name] for name in ("chat", "exemplars_as", "stop") if name in log.stated}
-    run.start(config, {"log_sha256": digest, "log": made_by | made_with, "stated": log.stated, **facts})
+    run.start(config, {"log_sha256": digest, "log": made, "stated": log.stated, **facts})
     with run.writing():
         before = run.journal().samples
         run.append(sample for sample in samples if (sample.problem_id, sample.sample_index) not in before)
     engine = {"engine": "import", "source_sha256": digest, "column": config.replay_column, "stated": log.stated}
-    sampling.write_manifest(run, "sampled", started, engine | made_by | made_with)
+    sampling.write_manifest(run, "sampled", started, engine | made)
     written = run.read_json("manifest.json")
-    imported = {"imported": {"on": started, "environment": written["environment"]}}
-    run.write_json("manifest.json", written | imported | {"environment": {}, "sessions": []})
+    imported = {"on": started, "environment": written["environment"]}
+    run.write_json("manifest.json", written | {"imported": imported, "environment": {}, "sessions": []})
     return run
 
 
-def _samples(problems: Sequence[Problem], matched: dict[str, list[Entry]], n_samples: int) -> list[Sample]:
+def _samples(problems: Sequence[Problem], aligned: Aligned, n_samples: int) -> list[Sample]:
     """Entry number i of a problem as its sample i; a sample that the log lacks is a failed one."""
     samples = []
     for problem in problems:
-        for index, entry in enumerate(matched[problem.id]):
+        entries = aligned.entries[problem.id]
+        for index, entry in enumerate(entries):
             samples.append(Sample(problem.id, index, **{name: getattr(entry, name) for name in _COPIED}))
-        lacking = range(len(matched[problem.id]), n_samples)
+        lacking = range(len(entries), n_samples)
         samples += [Sample(problem.id, index, None, error="not in the log") for index in lacking]
     return samples
 
 
-def _verdicts(log: Log, problems: Sequence[Problem], matched: dict[str, list[Entry]]) -> Iterator[dict[str, Any]]:
-    """The tool's own verdicts and ours beside them, one a row; of a vote, ``sample_index`` is None."""
+def _verdicts(log: Log, problems: Sequence[Problem], aligned: Aligned) -> Iterator[Verdict]:
+    """The tool's own verdicts with ours beside them, on texts and on votes."""
     for problem in problems:
-        entries = matched[problem.id]
+        entries = aligned.entries[problem.id]
         for index, entry in enumerate(entries):
             for scorer, right in entry.verdicts.items():
                 rule = log.rules.get(scorer, NEAREST)
                 ours = judge(entry.text, problem.answer, rule)[1]
-                yield _verdict(problem, index, 1, scorer, right, rule, ours)
+                yield Verdict(problem.id, index, 1, scorer, right, rule, ours)
             for scorer, (size, right) in entry.votes.items():
                 rule = log.rules.get(scorer, NEAREST)
                 answers = [judge(voter.text, problem.answer, rule)[0] for voter in entries[index : index + size]]
                 winner = Counter(answers).most_common(1)[0][0]  # of equals the first, as lm-eval has it
-                yield _verdict(problem, None, size, scorer, right, rule, is_correct(winner, problem.answer))
-
-
-def _verdict(
-    problem: Problem, index: int | None, size: int, scorer: str, right: bool, rule: str, ours: bool
-) -> dict[str, Any]:
-    return {
-        "problem_id": problem.id,
-        "sample_index": index,
-        "samples": size,
-        "scorer": scorer,
-        "correct": right,
-        "rule": rule,
-        "ours": ours,
-    }
-
-
-def _agreement(log: Log, verdicts: list[dict[str, Any]]) -> dict[str, Agreement]:
-    """For each scorer: on how many verdicts the rule nearest to it says the same."""
-    agreement = {}
-    for scorer in dict.fromkeys(row["scorer"] for row in verdicts):
-        rows = [row for row in verdicts if row["scorer"] == scorer]
-        alike = sum(row["correct"] == row["ours"] for row in rows)
-        agreement[scorer] = Agreement(rows[0]["rule"], alike, len(rows), scorer in log.rules)
-    return agreement
+                yield Verdict(problem.id, None, size, scorer, right, rule, is_correct(winner, problem.answer))

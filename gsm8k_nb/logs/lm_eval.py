@@ -13,9 +13,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from gsm8k_nb.logs.files import Row, Source
-from gsm8k_nb.logs.formats import Format, pick
-from gsm8k_nb.logs.log import LogError, verdict
+from gsm8k_nb.logs.files import Row, Source, pick
+from gsm8k_nb.logs.log import LogError, verdicts
 
 _RULES = {  # a filter's pattern and which of its matches it takes -> the rule that repeats it
     (r"#### (\-?[0-9\.\,]+)", 0): "lm_eval_strict",
@@ -27,24 +26,7 @@ _CHAT_SERVERS = ("local-chat-completions", "openai-chat-completions", "anthropic
 _NO_SCORES = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
 
 
-def _filters(source: Source) -> dict[str, list[Row]]:
-    """The steps of each filter of the task by its name, in their order; empty where the results file is not there."""
-    steps = pick(source.results, f"configs.{source.results.get('task')}.filter_list") or []
-    return {step["name"]: step.get("filter") or [] for step in steps}
-
-
-def _rules(source: Source) -> dict[str, str]:
-    rules = {} if "configs" in source.results else {"flexible-extract": "lm_eval_flexible"}
-    for name, steps in _filters(source).items():
-        patterns = [
-            (step.get("regex_pattern"), step.get("group_select", 0)) for step in steps if "regex_pattern" in step
-        ]
-        if len(patterns) == 1 and patterns[0] in _RULES:
-            rules[name] = _RULES[patterns[0]]
-    return rules
-
-
-def _by_problem(source: Source) -> list[Row]:
+def by_problem(source: Source) -> list[Row]:
     """One row a problem from its rows of all filters. LogError where the file holds more than one run or task."""
     _complete(source.results)
     filters = _filters(source)
@@ -53,7 +35,7 @@ def _by_problem(source: Source) -> list[Row]:
         if not {"doc_id", "doc", "resps", "arguments"} <= set(row):
             raise LogError(f"{source.name}: a row is no sample of lm-eval, it has the keys {', '.join(row)}")
         by_doc.setdefault(row["doc_id"], []).append(row)
-    return [_problem(doc_id, rows, filters, source.name) for doc_id, rows in by_doc.items()]
+    return [_problem(rows, filters, source.name) for rows in by_doc.values()]
 
 
 def _complete(results: Row) -> None:
@@ -65,36 +47,40 @@ def _complete(results: Row) -> None:
         results["time"] = datetime.fromtimestamp(results["date"], UTC).isoformat(timespec="seconds")
     results["n_problems"] = pick(results, f"n-samples.{results.get('task')}.effective")
     torch = re.search(r"PyTorch version: (\S+)", str(results.get("pretty_env_info")))
-    versions = {"transformers": results.get("transformers_version"), "torch": torch[1] if torch else None}
-    results["packages"] = {name: version for name, version in versions.items() if version}
+    packages = {"transformers": results.get("transformers_version"), "torch": torch[1] if torch else None}
+    results["packages"] = {name: version for name, version in packages.items() if version}
 
 
-def _problem(doc_id: Any, rows: list[Row], filters: dict[str, list[Row]], name: str) -> Row:
-    first, names = rows[0], list(filters)
+def _filters(source: Source) -> dict[str, list[Row]]:
+    """The steps of each filter of the task by its name, in their order; empty where the results file is not there."""
+    filters = pick(source.results, f"configs.{source.results.get('task')}.filter_list") or []
+    return {steps["name"]: steps.get("filter") or [] for steps in filters}
+
+
+def _problem(rows: list[Row], filters: dict[str, list[Row]], name: str) -> Row:
+    first, scorers = rows[0], list(filters)
+    prompt, settings = _arguments(first)
     problem: Row = {
-        "doc_id": doc_id,
-        "question": pick(first, "doc.question") or pick(_arguments(first), "arg_0"),
+        "doc_id": first["doc_id"],
+        "question": pick(first, "doc.question") or prompt,
         "gold": first.get("target"),
         "texts": first["resps"],
-        "settings": pick(_arguments(first), "arg_1"),
+        "settings": settings,
         "verdicts": {},
         "votes": {},
     }
     seen = set()
     for turn, row in enumerate(rows):
-        scorer = row.get("filter") or (names[turn] if turn < len(names) else f"filter {turn + 1}")
-        if scorer in seen or row["resps"] != first["resps"] or row["doc"] != first["doc"] or 0 < len(names) <= turn:
+        scorer = row.get("filter") or (scorers[turn] if turn < len(scorers) else f"filter {turn + 1}")
+        if scorer in seen or row["resps"] != first["resps"] or row["doc"] != first["doc"] or 0 < len(scorers) <= turn:
             raise LogError(
-                f"{name}: holds several runs or tasks, doc_id {doc_id} stands twice under filter {scorer!r}; "
+                f"{name}: holds several runs or tasks, doc_id {row['doc_id']} stands twice under filter {scorer!r}; "
                 "split it into a file for each"
             )
         seen.add(scorer)
-        right = verdict(_score(row))
         size = _voters(scorer, filters.get(scorer), len(first["resps"][0]) if first["resps"] else 0)
-        if right is not None and size:
-            problem["votes"][scorer] = (size, right)
-        elif right is not None:
-            problem["verdicts"][scorer] = right
+        for right in verdicts({scorer: _score(row)}).values():
+            problem["votes" if size else "verdicts"][scorer] = (size, right) if size else right
     return problem
 
 
@@ -104,58 +90,44 @@ def _score(row: Row) -> Any:
     return row.get("exact_match", row.get(names[0]) if names else None)
 
 
-def _voters(name: str, steps: list[Row] | None, n: int) -> int:
-    """How many texts vote under a filter; 0 where it reads one text alone."""
+def _voters(scorer: str, steps: list[Row] | None, n: int) -> int:
+    """How many texts vote under a filter; 0 where it reads one text alone. Without its steps, its name tells."""
     if steps is None:
-        return (int(name[4:]) if name[4:].isdigit() else n) if name.startswith("maj@") else 0
+        return int(scorer[4:]) if re.fullmatch(r"maj@\d+", scorer) else 0
     if not any(step.get("function") == "majority_vote" for step in steps):
         return 0
     return next((step["k"] for step in steps if step.get("function") == "take_first_k"), n)
 
 
-def _arguments(row: Row) -> Row:
-    """Prompt and settings of a row as ``arg_0`` and ``arg_1``, which 0.4.2 and rows kept in memory have as a list."""
+def _arguments(row: Row) -> tuple[Any, Any]:
+    """Prompt and settings of a row; 0.4.2, and rows that were kept in memory, have them as a list."""
     arguments = row["arguments"]
-    if isinstance(arguments, dict):
-        return arguments.get("gen_args_0", {})
-    pair = arguments[0] if arguments and isinstance(arguments[0], list) else arguments
-    return {f"arg_{number}": value for number, value in enumerate(pair)} if isinstance(pair, list) else {}
+    if isinstance(arguments, list):
+        pair = arguments[0] if arguments and isinstance(arguments[0], list) else arguments
+        return (*pair, None, None)[:2]
+    return pick(arguments, "gen_args_0.arg_0"), pick(arguments, "gen_args_0.arg_1")
 
 
-def _stated(source: Source) -> dict[str, Any]:
+def rules(source: Source) -> dict[str, str]:
+    """The rule that repeats each filter, by its pattern; ``flexible-extract`` has the same one in all tasks."""
+    known = {} if "configs" in source.results else {"flexible-extract": "lm_eval_flexible"}
+    for name, steps in _filters(source).items():
+        patterns = [(step["regex_pattern"], step.get("group_select", 0)) for step in steps if "regex_pattern" in step]
+        if len(patterns) == 1 and patterns[0] in _RULES:
+            known[name] = _RULES[patterns[0]]
+    return known
+
+
+def facts(source: Source) -> dict[str, Any]:
     """Number of exemplars, and whether and how they were put as turns of a chat, as far as the results file says."""
-    results, task = source.results, source.results.get("task")
-    shots = (results.get("n-shot") or {}).get(task)
-    stated: dict[str, Any] = {} if shots is None else {"shots": shots}
+    results = source.results
+    shots = pick(results, f"n-shot.{results.get('task')}")
+    stated: dict[str, Any] = {"shots": shots} if type(shots) is int else {}
     if "chat_template" not in results:
         return stated
     turns = results.get("fewshot_as_multiturn") is True
-    served = pick(results, "model_source|config.model") in _CHAT_SERVERS
-    if results["chat_template"] or served:
+    if results["chat_template"] or pick(results, "model_source|config.model") in _CHAT_SERVERS:
         return stated | {"chat": True, "exemplars_as": "turns" if turns else "text"}
     if turns:  # refused without a chat until 0.4.8, and since then the default even of plain prompts
         return stated if "lm_eval_version" in results else stated | {"chat": True, "exemplars_as": "turns"}
     return stated | {"chat": False, "exemplars_as": "text"}
-
-
-LM_EVAL = Format(
-    "lm-eval",
-    signs=("doc_id", "doc", "resps", "arguments"),
-    prepare=_by_problem,
-    place="doc_id",
-    question="question",
-    completion="texts",
-    gold="gold",
-    verdicts={"*": "verdicts"},
-    on_first=True,
-    votes="votes",
-    rules=_rules,
-    model="results.model_name",
-    task="results.task",
-    version="results.lm_eval_version",
-    time="results.time",
-    packages="results.packages",
-    n_problems="results.n_problems",
-    settings=("rows.0.settings",),
-    stated=_stated,
-)

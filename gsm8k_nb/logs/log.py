@@ -1,4 +1,4 @@
-"""What a log holds, whoever wrote it: completions and votes, and what it states of how they were made.
+"""What a log holds, whoever wrote it: completions, and what it states of how they were made.
 
     Entry(question="Janet's ducks ...", text="... The answer is 18.", place="doc_id 0", verdicts={"strict-match": True})
     Log(tool="lm-eval", task="gsm8k_cot", version="0.4.13", model="meta-llama/Llama-3.1-8B",
@@ -38,7 +38,8 @@ class Entry:
 
     ``question`` may be the bare question or a prompt around it; ``index``, where it is known, is the problem's row in
     the official file. ``place`` says where in the log the entry stands, ``gold`` the answer that the log holds for
-    right. ``verdicts`` are the tool's own: right or wrong by the name of its scorer.
+    right. ``verdicts`` are the tool's own: right or wrong by the name of its scorer. ``votes`` stand with the first of
+    the texts that voted: how many did, and whether they were right.
     """
 
     question: str
@@ -52,9 +53,7 @@ class Entry:
     completion_tokens: int | None = None
     seconds: float | None = None
     verdicts: dict[str, bool] = field(default_factory=dict)
-    votes: dict[str, tuple[int, bool]] = field(
-        default_factory=dict
-    )  # with the first text: scorer -> (of how many, right)
+    votes: dict[str, tuple[int, bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,17 +97,13 @@ def sampling_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def verdict(value: Any) -> bool | None:
-    """A tool's score as right or wrong: 1, 1.0, True, ``C``; 0, 0.0, False, ``I``. None for anything between."""
-    if isinstance(value, dict):  # a score with its explanation
-        value = value.get("value")
-    if isinstance(value, list | dict):
-        return None
-    if value in (1, "C", "1", "1.0", "true", "True"):
-        return True
-    return False if value in (0, "I", "0", "0.0", "false", "False") else None
-
-
 def verdicts(scores: Mapping[str, Any]) -> dict[str, bool]:
-    """The scores of one completion that are plainly right or wrong."""
-    return {name: right for name, value in scores.items() if (right := verdict(value)) is not None}
+    """The scores of one completion that are plainly right (1, True, ``C``) or wrong (0, False, ``I``)."""
+    plain: dict[str, bool] = {}
+    for name, score in scores.items():
+        value = score.get("value") if isinstance(score, dict) else score  # a score may come with its explanation
+        if str(value).lower() in ("1", "1.0", "true", "c"):
+            plain[name] = True
+        elif str(value).lower() in ("0", "0.0", "false", "i"):
+            plain[name] = False
+    return plain

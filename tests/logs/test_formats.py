@@ -18,7 +18,7 @@ from gsm8k_nb.logs import files
 from gsm8k_nb.logs.__main__ import main
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log
 from gsm8k_nb.logs.log import LogError
-from gsm8k_nb.logs.reading import Columns
+from gsm8k_nb.logs.reading import COLUMNS
 
 from ..conftest import ROOT, write_jsonl
 from ..samplers.test_replay import evaluate
@@ -27,7 +27,23 @@ PROBLEMS = data.load("classroom")
 Q = [problem.question for problem in PROBLEMS]
 GOLD = [str(problem.answer) for problem in PROBLEMS]
 STATED = {"protocol_label": "as told", "model": "m"}
-PLAIN = {"columns": Columns("question", "response"), **STATED}
+
+
+def n_failed(done: Imported) -> int:
+    return done.results.metrics["health"]["failed"]
+
+
+def counts(done: Imported) -> tuple[int, int, int, int]:
+    """Problems, samples of each, failed samples, completions without a problem."""
+    return len(done.results.problems), done.results.config.n_samples, n_failed(done), len(done.aligned.unaligned)
+
+
+def named(*places: str, **more: str) -> dict[str, str]:
+    """Columns in the order question, completion, finish reason, error; others by name."""
+    return dict(zip(COLUMNS, places, strict=False)) | more
+
+
+PLAIN = {"columns": named("question", "response"), **STATED}
 
 
 @pytest.fixture
@@ -56,11 +72,11 @@ def rows(tmp_path):
 
 
 def texts(done: Imported) -> list[str | None]:
-    return [sample.text for sample in done.run.journal().samples.values()]
+    return [sample.text for sample in done.results.run.journal().samples.values()]
 
 
 def rows_of(done: Imported, name: str) -> list[dict]:
-    return [json.loads(line) for line in (done.run.folder / name).read_text().splitlines()]
+    return [json.loads(line) for line in (done.results.run.folder / name).read_text().splitlines()]
 
 
 def lm_eval_row(doc: int, resps: list, score: float, **more) -> dict:
@@ -106,11 +122,18 @@ def test_a_column_of_no_texts_is_refused_by_name(bring, rows, value, kind):
 def test_a_completion_that_is_not_there_is_a_failed_sample(bring, rows, row, capsys):
     file = rows([{"question": Q[0], "response": f"#### {GOLD[0]}"}, {"question": Q[1]} | row])
     done = bring(file, **PLAIN)
-    metrics = done.run.read_json("metrics.json")
-    assert (done.failed, metrics["rules"]["strict"]["accuracy"]) == (1, 1.0)
-    [failed] = [sample for sample in done.run.journal().samples.values() if sample.error]
+    metrics = done.results.run.read_json("metrics.json")
+    assert (n_failed(done), metrics["rules"]["strict"]["accuracy"]) == (1, 1.0)
+    [failed] = [sample for sample in done.results.run.journal().samples.values() if sample.error]
     assert failed.problem_id == PROBLEMS[1].id and failed.error == "no text in 'response'"
-    arguments = ["import", str(file), "--dataset", "classroom", "--outputs-dir", str(done.run.folder.parent / "again")]
+    arguments = [
+        "import",
+        str(file),
+        "--dataset",
+        "classroom",
+        "--outputs-dir",
+        str(done.results.run.folder.parent / "again"),
+    ]
     arguments += ["--protocol-label", "x", "--model", "m", "--question", "question", "--completion", "response"]
     assert main(arguments) == 0
     assert "1 samples failed or lacking (1 x no text in 'response')" in capsys.readouterr().out
@@ -118,7 +141,7 @@ def test_a_completion_that_is_not_there_is_a_failed_sample(bring, rows, row, cap
 
 def test_an_empty_text_is_a_wrong_answer_and_no_text_at_all_is_no_log(bring, rows):
     file = rows([{"question": Q[0], "response": ""}])
-    assert bring(file, **PLAIN).failed == 0
+    assert n_failed(bring(file, **PLAIN)) == 0
     with pytest.raises(LogError, match="holds no completion; its first entry: no text in 'response'"):
         bring(rows([{"question": Q[0], "response": None}], "nulls.jsonl"), **PLAIN)
 
@@ -126,13 +149,13 @@ def test_an_empty_text_is_a_wrong_answer_and_no_text_at_all_is_no_log(bring, row
 def test_a_row_without_its_question_is_listed(bring, rows):
     file = rows([{"question": Q[0], "response": "1"}, {"prompt": Q[1], "response": "2"}])
     done = bring(file, **PLAIN)
-    assert (done.problems, done.unaligned) == (1, 1)
+    assert (len(done.results.problems), len(done.aligned.unaligned)) == (1, 1)
     assert rows_of(done, "unaligned.jsonl")[0]["text"] == "2"
 
 
 def test_tools_texts_that_are_none_fail_too(bring, rows):
     done = bring(rows([lm_eval_row(0, ["#### 1"], 0.0), lm_eval_row(1, [None], 0.0)]), **STATED)
-    assert (done.failed, done.agreement["filter 1"].of) == (1, 1)  # the verdict on nothing is no verdict on a text
+    assert (n_failed(done), done.agreement["filter 1"].of) == (1, 1)  # the verdict on nothing is no verdict on a text
     with pytest.raises(LogError, match="doc_id 0: 'texts' holds an object"):
         bring(rows([lm_eval_row(0, [{"x": 1}], 0.0)], "objects.jsonl"), **STATED)
 
@@ -194,9 +217,9 @@ def test_another_gold_answer_is_said(bring, rows, capsys, tmp_path):
     file = rows([lm_eval_row(0, [f"#### {GOLD[0]}"], 1.0), other])
     done = bring(file, **STATED)
     assert rows_of(done, "other_gold.jsonl") == [{"problem_id": PROBLEMS[1].id, "theirs": "4", "ours": GOLD[1]}]
-    assert done.other_gold == 1 and done.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == 1
-    [row] = done.disagreements
-    assert (row["problem_id"], row["correct"], row["ours"]) == (PROBLEMS[1].id, True, False)
+    assert len(done.other_gold) == 1 and done.results.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == 1
+    [apart] = [verdict for verdict in done.verdicts if verdict.correct != verdict.ours]
+    assert (apart.problem_id, apart.correct, apart.ours) == (PROBLEMS[1].id, True, False)
     main(
         [
             "import",
@@ -218,13 +241,13 @@ def test_another_gold_answer_is_said(bring, rows, capsys, tmp_path):
 
 @pytest.mark.parametrize("gold", ["{}", "some steps\n#### {}", " {} ", "${}", "{}.0"])
 def test_gold_answers_are_compared_as_numbers(bring, rows, gold):
-    columns = Columns("question", "response", gold="gold")
+    columns = named("question", "response", gold="gold")
     file = rows([{"question": Q[n], "response": "1", "gold": gold.format(GOLD[n])} for n in range(3)])
-    assert bring(file, columns=columns, **STATED).other_gold == 0
+    assert bring(file, columns=columns, **STATED).other_gold == []
 
 
 def test_most_golds_other_than_ours_is_another_data_set(bring, rows):
-    columns = Columns(completion="response", index="n", gold="gold")
+    columns = named(completion="response", index="n", gold="gold")
     shifted = rows([{"n": n + 1, "response": "1", "gold": GOLD[n]} for n in range(9)])
     with pytest.raises(LogError, match="8 of 9 gold answers are not those of classroom|9 of 9 gold answers"):
         bring(shifted, columns=columns, **STATED)
@@ -293,7 +316,7 @@ def test_lm_eval_before_0_4_7_keeps_verdicts_and_settings(bring, rows, form):
     names = ("flexible-extract",) if form == "memory" else ("strict-match", "flexible-extract")
     rules = {"strict-match": "lm_eval_strict", "flexible-extract": "lm_eval_flexible"}
     assert done.agreement == {name: Agreement(rules[name], 2, 2) for name in names}
-    protocol = done.run.read_json("metrics.json")["protocol"]
+    protocol = done.results.run.read_json("metrics.json")["protocol"]
     assert (protocol["shots"], protocol["temperature"], protocol["stop"]) == (5, 0.0, ["Question:"])
     assert protocol["chat"] is True and protocol["exemplars_as"] == "turns"
 
@@ -312,13 +335,13 @@ def test_chat_is_what_the_results_say(bring, rows, results, chat):
     time = "2026-10-01T00-00-00.000000"
     file = rows([lm_eval_row(0, ["#### 1"], 0.0)], f"samples_gsm8k_{time}.jsonl")
     rows({"n-shot": {"gsm8k": 5}, "model_name": "a/b"} | results, f"results_{time}.json")
-    assert bring(file).run.read_json("metrics.json")["protocol"]["chat"] is chat
+    assert bring(file).results.run.read_json("metrics.json")["protocol"]["chat"] is chat
 
 
 def test_results_that_do_not_lie_beside_are_named(bring, rows):
     file = rows([lm_eval_row(0, ["#### 1"], 0.0)], "here/mine.jsonl")
     results = rows({"configs": {"gsm8k": {}}, "n-shot": {"gsm8k": 3}, "model_name": "a/b"}, "there/r.json")
-    assert bring(file, results=str(results)).config.protocol_label == "lm-eval gsm8k, test@1, 3-shot"
+    assert bring(file, results=str(results)).results.config.protocol_label == "lm-eval gsm8k, test@1, 3-shot"
 
 
 # lighteval
@@ -347,8 +370,8 @@ def test_lighteval_that_wrote_columns_as_text(bring, tmp_path, metrics):
     as_text = [{name: str(value) for name, value in row.items()} for row in rows]
     done = bring(write_parquet(tmp_path / "details_leaderboard|gsm8k|5.parquet", as_text), **STATED)
     assert texts(done) == [row["predictions"][0] for row in rows]
-    assert done.samples_each == 1 and done.other_gold == 0
-    assert done.run.read_json("metrics.json")["protocol"]["shots"] == 5
+    assert done.results.config.n_samples == 1 and len(done.other_gold) == 0
+    assert done.results.run.read_json("metrics.json")["protocol"]["shots"] == 5
     assert done.agreement == ({"qem": Agreement("flexible", 3, 3, exact=False)} if metrics else {})
     as_text[1]["predictions"] = "['cut"
     with pytest.raises(LogError, match="row 1: 'predictions' is no list of texts"):
@@ -420,8 +443,8 @@ FORMS = {
 def test_each_tools_file_comes_in_right(bring, rows, form):
     done = bring(rows(FORMS[form]), **STATED)
     several = 2 if form == "Qwen2.5-Math" else 1
-    assert (done.problems, done.samples_each, done.failed, done.unaligned, done.other_gold) == (3, several, 0, 0, 0)
-    assert done.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == 3
+    assert counts(done) == (3, several, 0, 0) and done.other_gold == []
+    assert done.results.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == 3
     judged = form not in ("opencompass, turns", "opencompass, text", "opencompass, lines", "llmuses")
     judged &= form not in ("evalscope 1", "evalscope 1, reasoning")
     assert [(found.alike, found.of) for found in done.agreement.values()] == [(3 * several, 3 * several)] * judged
@@ -429,8 +452,8 @@ def test_each_tools_file_comes_in_right(bring, rows, form):
 
 def test_evalscope_states_its_model_tokens_and_time(bring, rows):
     done = bring(rows(FORMS["evalscope 1"]), protocol_label="x")
-    sample = next(iter(done.run.journal().samples.values()))
-    assert done.config.model == "a/b" and (sample.prompt_tokens, sample.completion_tokens, sample.seconds) == (
+    sample = next(iter(done.results.run.journal().samples.values()))
+    assert done.results.config.model == "a/b" and (sample.prompt_tokens, sample.completion_tokens, sample.seconds) == (
         9,
         4,
         1.5,
@@ -457,7 +480,7 @@ def test_helm_verdicts_stand_in_a_file_of_their_own(bring, rows):
     rows(json.dumps(blocks), "per_instance_stats.json")
     done = bring(file)
     assert done.agreement == {"final_number_exact_match": Agreement("helm", 4, 4)}
-    assert (done.samples_each, done.failed) == (2, 0)
+    assert (done.results.config.n_samples, n_failed(done)) == (2, 0)
 
 
 def inspect_log(version: str, texts: list[str]) -> dict:
@@ -477,8 +500,8 @@ def inspect_log(version: str, texts: list[str]) -> dict:
 
 def test_inspects_own_time_packages_and_source_are_kept_and_never_ours(bring, rows):
     done = bring(rows(inspect_log("0.3.250", [GOLD[0], GOLD[1]]), "x.json"))
-    manifest = done.run.read_json("manifest.json")
-    log = done.run.read_json("config.json")["inputs"]["log"]
+    manifest = done.results.run.read_json("manifest.json")
+    log = done.results.run.read_json("config.json")["inputs"]["log"]
     assert log["packages"] == {"inspect_ai": "0.3.250"} and log["time"] == "2026-03-06T19:02:02+00:00"
     assert (log["model"], log["source"]) == ("a/b", "x.json")
     assert manifest["environment"] == {} and manifest["sessions"] == []  # this machine sampled nothing
@@ -504,22 +527,22 @@ def test_packed_and_joined_rows_are_rows(bring, rows, tmp_path):
     }
     for name, content in forms.items():
         done = bring(rows(content, name), **PLAIN)
-        assert done.headline.endswith("1.0000") and done.problems == 3, name
-    assert bring(write_parquet(tmp_path / "rows.parquet", lines), **PLAIN).headline.endswith("1.0000")
+        assert done.results.headline.endswith("1.0000") and len(done.results.problems) == 3, name
+    assert bring(write_parquet(tmp_path / "rows.parquet", lines), **PLAIN).results.headline.endswith("1.0000")
 
 
 def test_dotted_names_reach_into_rows_and_a_name_with_dots_is_a_name(bring, rows):
     file = rows([{"in": {"q": Q[0]}, "out": [{"t": "#### 1"}, {"t": "#### 2"}], "fin.al": f"#### {GOLD[0]}"}])
-    assert texts(bring(file, columns=Columns("in.q", "out.*.t"), **STATED)) == ["#### 1", "#### 2"]
-    assert texts(bring(file, columns=Columns("in.q", "fin.al"), **STATED | {"model": "n"})) == [f"#### {GOLD[0]}"]
+    assert texts(bring(file, columns=named("in.q", "out.*.t"), **STATED)) == ["#### 1", "#### 2"]
+    assert texts(bring(file, columns=named("in.q", "fin.al"), **STATED | {"model": "n"})) == [f"#### {GOLD[0]}"]
 
 
 def test_rows_may_be_placed_by_index_and_judged_by_a_column(bring, rows):
     file = rows(
         [{"id": index, "response": f"#### {GOLD[n]}", "ok": "true"} for n, index in enumerate([0, "1", "test-0002"])]
     )
-    done = bring(file, columns=Columns(completion="response", index="id", verdict="ok"), **STATED)
-    assert (done.problems, done.unchecked) == (3, 3)
+    done = bring(file, columns=named(completion="response", index="id", verdict="ok"), **STATED)
+    assert (len(done.results.problems), done.aligned.unchecked) == (3, 3)
     assert done.agreement == {"ok": Agreement("flexible", 3, 3, exact=False)}
     moved = rows(
         [
@@ -528,9 +551,9 @@ def test_rows_may_be_placed_by_index_and_judged_by_a_column(bring, rows):
             {"id": 1, "response": "1", "q": Q[1]},
         ]
     )
-    done = bring(moved, columns=Columns("q", "response", index="id"), **STATED | {"model": "n"})
+    done = bring(moved, columns=named("q", "response", index="id"), **STATED | {"model": "n"})
     reasons = [row["reason"] for row in rows_of(done, "unaligned.jsonl")]
-    assert reasons == [f"{PROBLEMS[0].id} has another question", "there is no row 900 in the data set"]
+    assert reasons == [f"row {row} of the data set has not this question" for row in (0, 900)]
 
 
 @pytest.mark.parametrize(
@@ -543,7 +566,7 @@ def test_rows_may_be_placed_by_index_and_judged_by_a_column(bring, rows):
         ("latin.jsonl", b'{"a": "\xe9"}', "line 1: is not UTF-8"),
         ("torn.jsonl", '{"a": 1}\n{"a": 2}\n{"a', "line 3: not JSON"),
         ("digits.json", '{"a": ' + "1" * 5000 + "}", "digits.json, line 1: not JSON"),
-        ("odd.csv", "a,b\n1,2,3\n", "line 2: has not as many cells"),
+        ("odd.csv", "a,b\n1,2,3\n", "row 0: has not as many cells"),
         ("wide.jsonl", json.dumps({f"c{n}": n for n in range(1319)}), r"columns c0, .*, c11 and 1307 more; name"),
         ("bad.eval", b"PK\x03\x04 and no archive", "bad.eval: is damaged"),
         ("bad.xz", b"\xfd7zXZ\x00 and no more", "bad.xz: is damaged"),
@@ -592,7 +615,9 @@ def test_an_exemplar_in_every_prompt_is_no_second_problem(bring, rows):
     """A template that holds a test problem: it is the one asked about only where it stands alone."""
     asked = [f"Q: {Q[0]}\nA: {GOLD[0]}\n\nQ: {Q[n]}\nA:" for n in range(6)]
     done = bring(rows([{"question": text, "response": f"#### {GOLD[n]}"} for n, text in enumerate(asked)]), **PLAIN)
-    assert (done.problems, done.unaligned) == (6, 0) and done.headline.endswith("1.0000")
+    assert (len(done.results.problems), len(done.aligned.unaligned)) == (6, 0) and done.results.headline.endswith(
+        "1.0000"
+    )
 
 
 # The files that showed the faults, where they are at hand
@@ -602,10 +627,10 @@ SHARED = {  # file -> (options, what it is refused with or None, right under the
     "details_leaderboard_gsm8k_5.parquet": ({}, None, 1),
     "lighteval_str_no_metrics.parquet": ({}, None, 1),
     "samples_two_runs.jsonl": ({}, "several runs", 0),
-    "objects.jsonl": ({"columns": Columns("question", "model_output")}, "holds an object", 0),
-    "numbers.jsonl": ({"columns": Columns("question", "pred")}, "holds a number", 0),
-    "nulls.jsonl": ({"columns": Columns("question", "response")}, None, 1),
-    "ragged.jsonl": ({"columns": Columns("question", "response")}, None, 1),
+    "objects.jsonl": ({"columns": named("question", "model_output")}, "holds an object", 0),
+    "numbers.jsonl": ({"columns": named("question", "pred")}, "holds a number", 0),
+    "nulls.jsonl": ({"columns": named("question", "response")}, None, 1),
+    "ragged.jsonl": ({"columns": named("question", "response")}, None, 1),
     "samples_gsm8k_cot_self_consistency_2026-10-01T00-00-00.000000.jsonl": ({}, None, 3),
     "pretrained__m_gsm8k.jsonl": ({}, None, 1),
     "samples_gsm8k_5shot.jsonl": ({}, None, 2),
@@ -616,7 +641,7 @@ SHARED = {  # file -> (options, what it is refused with or None, right under the
     "opencompass_long_gsm8k.json": ({}, None, 8),
     "meta_evals.parquet": ({}, None, 1),
     "rows.csv": ({}, "columns id, question, answer", 0),
-    "rows.jsonl.gz": ({"columns": Columns("question", "response")}, None, 1),
+    "rows.jsonl.gz": ({"columns": named("question", "response")}, None, 1),
     "lfs_pointer.parquet": ({}, "git lfs pull", 0),
     "verl_0.jsonl": ({}, None, 1),
     "inspect_0.3.180_endswith.json": ({}, None, 1),
@@ -633,4 +658,4 @@ def test_the_files_that_showed_the_faults(name, official, tmp_path):
             import_log(CASES / name, **call)
         return
     done = import_log(CASES / name, **call)
-    assert done.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == right
+    assert done.results.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == right

@@ -22,7 +22,7 @@ from gsm8k_nb.logs.aligning import normal
 from gsm8k_nb.logs.exporting import export_run
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log
 from gsm8k_nb.logs.log import LogError
-from gsm8k_nb.logs.reading import Columns, read_log
+from gsm8k_nb.logs.reading import COLUMNS, read_log
 from gsm8k_nb.records import Sample
 from gsm8k_nb.runs import Run, RunError
 
@@ -47,12 +47,26 @@ def bring(tmp_path):
     return call
 
 
+def n_failed(done: Imported) -> int:
+    return done.results.metrics["health"]["failed"]
+
+
+def counts(done: Imported) -> tuple[int, int, int, int]:
+    """Problems, samples of each, failed samples, completions without a problem."""
+    return len(done.results.problems), done.results.config.n_samples, n_failed(done), len(done.aligned.unaligned)
+
+
+def named(*places: str, **more: str) -> dict[str, str]:
+    """Columns in the order question, completion, finish reason, error; others by name."""
+    return dict(zip(COLUMNS, places, strict=False)) | more
+
+
 def samples_of(done: Imported) -> list[Sample]:
-    return list(done.run.journal().samples.values())
+    return list(done.results.run.journal().samples.values())
 
 
 def rows_of(done: Imported, name: str) -> list[dict]:
-    return [json.loads(line) for line in (done.run.folder / name).read_text().splitlines()]
+    return [json.loads(line) for line in (done.results.run.folder / name).read_text().splitlines()]
 
 
 # lm-eval
@@ -60,20 +74,25 @@ def rows_of(done: Imported, name: str) -> list[dict]:
 
 def test_lm_eval_run_keeps_its_protocol_and_gives_its_verdicts(bring):
     done = bring(COT)
-    assert done.config.protocol_label == "lm-eval classroom_cot, test@1, 2-shot"
-    assert (done.problems, done.samples_each, done.failed, done.unaligned) == (4, 1, 0, 0)
+    assert done.results.config.protocol_label == "lm-eval classroom_cot, test@1, 2-shot"
+    assert counts(done) == (
+        4,
+        1,
+        0,
+        0,
+    )
     assert done.agreement == {
         "strict-match": Agreement("lm_eval_cot_strict", 4, 4),
         "flexible-extract": Agreement("lm_eval_flexible", 4, 4),
     }
     verdicts = Counter((row["scorer"], row["correct"]) for row in rows_of(done, "source_verdicts.jsonl"))
     assert set(verdicts.values()) == {2}  # each filter is right on two: agreement is no matter of all being wrong
-    protocol = done.run.read_json("metrics.json")["protocol"]
-    assert protocol["label"] == done.config.protocol_label
+    protocol = done.results.run.read_json("metrics.json")["protocol"]
+    assert protocol["label"] == done.results.config.protocol_label
     assert (protocol["shots"], protocol["temperature"], protocol["max_new_tokens"]) == (2, 0.0, 64)
     assert protocol["chat"] is False and protocol["stop"] == ["Q:", "</s>", "<|im_end|>"]
     assert protocol["top_p"] is None and protocol["prompt"] is None  # not stated, so not borrowed  # traps.md 2.24
-    engine = done.run.read_json("manifest.json")["engine"]
+    engine = done.results.run.read_json("manifest.json")["engine"]
     assert (engine["tool"], engine["version"], engine["model"]) == ("lm-eval", "0.4.13", "scripted")
     assert engine["source"] == COT.name and len(engine["source_sha256"]) == 64
 
@@ -87,13 +106,13 @@ def test_lm_eval_texts_are_taken_once_a_problem_and_unchanged(bring):
 
 def test_lm_eval_repeats_are_samples(bring):
     done = bring(REPEATS)
-    assert done.config.protocol_label == "lm-eval classroom_repeats, avg@2, T=0.7, 0-shot"
+    assert done.results.config.protocol_label == "lm-eval classroom_repeats, avg@2, T=0.7, 0-shot"
     assert Counter(sample.sample_index for sample in samples_of(done)) == {0: 3, 1: 3}
     first = json.loads(REPEATS.read_text().splitlines()[0])  # of the problem classroom-0061
     assert [one.text for one in samples_of(done) if one.problem_id == "classroom-0061"] == first["resps"][0]
     assert done.agreement["strict-match"] == Agreement("lm_eval_strict", 3, 3)  # its verdicts are on the first text
     assert {row["sample_index"] for row in rows_of(done, "source_verdicts.jsonl")} == {0}
-    assert done.run.read_json("metrics.json")["pass_at_k"].keys() == {"1", "2"}
+    assert done.results.run.read_json("metrics.json")["pass_at_k"].keys() == {"1", "2"}
 
 
 def test_lm_eval_rows_alone_do_not_state_shots_or_model(bring, tmp_path):
@@ -102,8 +121,8 @@ def test_lm_eval_rows_alone_do_not_state_shots_or_model(bring, tmp_path):
     with pytest.raises(LogError, match="its number of exemplars and its model; give --protocol-label .* and --model"):
         bring(alone)
     done = bring(alone, protocol_label="8-shot CoT as told", model="someone/model")
-    assert "(8-shot CoT as told, 4 of 112 problems" in done.headline
-    protocol = done.run.read_json("metrics.json")["protocol"]
+    assert "(8-shot CoT as told, 4 of 112 problems" in done.results.headline
+    protocol = done.results.run.read_json("metrics.json")["protocol"]
     assert protocol["shots"] is None and protocol["temperature"] == 0.0  # the rows do state the sampling
 
 
@@ -114,7 +133,7 @@ def test_lm_eval_without_a_column_of_questions_is_matched_by_its_prompt(bring, t
     file = tmp_path / "renamed.txt"
     write_jsonl(file, rows)
     done = bring(file, protocol_label="x", model="m")
-    assert (done.problems, done.unaligned, done.within) == (4, 0, 4)
+    assert (len(done.results.problems), len(done.aligned.unaligned), done.aligned.within) == (4, 0, 4)
 
 
 def test_lm_eval_run_of_gsm8k_given_by_hand(bring, official):
@@ -124,8 +143,8 @@ def test_lm_eval_run_of_gsm8k_given_by_hand(bring, official):
         pytest.skip("GSM8K_NB_LM_EVAL_SAMPLES names no samples of an lm-eval run on GSM8K")
     for file in given.split(os.pathsep):
         done = bring(file, data_path=str(official / "test.jsonl"))
-        assert done.unaligned == 0 and set(done.agreement) == {"strict-match", "flexible-extract"}
-        assert all(found.alike == found.of == done.problems for found in done.agreement.values())
+        assert len(done.aligned.unaligned) == 0 and set(done.agreement) == {"strict-match", "flexible-extract"}
+        assert all(found.alike == found.of == len(done.results.problems) for found in done.agreement.values())
 
 
 # The folder is a run like any other
@@ -133,15 +152,15 @@ def test_lm_eval_run_of_gsm8k_given_by_hand(bring, official):
 
 def replay(done: Imported, tmp_path: Path, **more) -> RunConfig:
     return RunConfig(
-        model=done.config.model,
+        model=done.results.config.model,
         sampler="replay",
-        dataset=done.config.dataset,
-        data_path=done.config.data_path,
+        dataset=done.results.config.dataset,
+        data_path=done.results.config.data_path,
         prompt="as_stored",
-        n_samples=done.config.n_samples,
+        n_samples=done.results.config.n_samples,
         n_resamples=100,
         outputs_dir=str(tmp_path / "replays"),
-        **{"replay_path": str(done.run.folder)} | more,
+        **{"replay_path": str(done.results.run.folder)} | more,
     )
 
 
@@ -150,11 +169,11 @@ def test_a_replay_of_an_import_and_its_replay_have_the_logs_protocol(bring, tmp_
     first = evaluate(replay(done, tmp_path))
     again = evaluate(replay(done, tmp_path, replay_path=str(first.run.folder)))
     assert first.run.folder != again.run.folder
-    imported = done.run.read_json("metrics.json")
+    imported = done.results.run.read_json("metrics.json")
     for results in (first, again):
         assert results.metrics["protocol"] == imported["protocol"]
         assert results.metrics["rules"]["flexible"]["correct"] == imported["rules"]["flexible"]["correct"]
-    assert first.headline == done.headline
+    assert first.headline == done.results.headline
 
 
 def test_a_label_given_to_the_replay_wins(bring, tmp_path):
@@ -167,11 +186,11 @@ def test_importing_again_adds_nothing_and_another_log_is_refused(bring, tmp_path
     write_jsonl(file, [{"q": "Question number 0?", "a": "#### 5"}])
     write_jsonl(tmp_path / "data.jsonl", [{"question": "Question number 0?", "answer": "5\n#### 5"}])
     options = {
-        "columns": Columns("q", "a"), "protocol_label": "x", "model": "m", "data_path": str(tmp_path / "data.jsonl"),
+        "columns": named("q", "a"), "protocol_label": "x", "model": "m", "data_path": str(tmp_path / "data.jsonl"),
     }  # fmt: skip
     first = bring(file, **options)
-    before = first.run.samples_file.read_bytes()
-    assert bring(file, **options).run.samples_file.read_bytes() == before
+    before = first.results.run.samples_file.read_bytes()
+    assert bring(file, **options).results.run.samples_file.read_bytes() == before
     write_jsonl(file, [{"q": "Question number 0?", "a": "#### 6"}])
     with pytest.raises(RunError, match="another log_sha256"):
         bring(file, **options)
@@ -183,9 +202,14 @@ def test_importing_again_adds_nothing_and_another_log_is_refused(bring, tmp_path
 @pytest.mark.parametrize("kind", ["eval", "json"])
 def test_inspect_logs(bring, kind):
     done = bring(EXCERPTS / f"inspect_gsm8k.{kind}")
-    assert done.config.protocol_label == "inspect gsm8k, avg@2, T=0.7, 0-shot"
-    assert done.config.model == "mockllm/model"
-    assert (done.problems, done.samples_each, done.failed, done.unaligned) == (3, 2, 1, 0)
+    assert done.results.config.protocol_label == "inspect gsm8k, avg@2, T=0.7, 0-shot"
+    assert done.results.config.model == "mockllm/model"
+    assert counts(done) == (
+        3,
+        2,
+        1,
+        0,
+    )
     samples = samples_of(done)
     assert Counter(sample.finish_reason for sample in samples) == {"stop": 4, "length": 1, None: 1}
     [failed] = [sample for sample in samples if sample.error]
@@ -193,9 +217,9 @@ def test_inspect_logs(bring, kind):
     assert all(sample.prompt_tokens == 50 for sample in samples if not sample.error)
     assert done.agreement == {"match": Agreement("inspect", 5, 5)}
     assert {row["correct"] for row in rows_of(done, "source_verdicts.jsonl")} == {True, False}
-    stated = done.run.read_json("config.json")["inputs"]["stated"]
+    stated = done.results.run.read_json("config.json")["inputs"]["stated"]
     assert stated == {"temperature": 0.7, "max_new_tokens": 64, "stop": ["Question:"], "shots": 0}
-    assert "2 of 112 problems" in done.headline  # the problem with a failed sample waits
+    assert "2 of 112 problems" in done.results.headline  # the problem with a failed sample waits
 
 
 def test_a_damaged_inspect_log_is_named(bring, tmp_path):
@@ -255,14 +279,14 @@ def test_lighteval_details(bring, problems, data_file, tmp_path):
     results.parent.mkdir(parents=True)
     results.write_text(json.dumps({"config_general": general}))
     done = bring(file, data_path=str(data_file))
-    assert done.config.protocol_label == "lighteval gsm8k|2, avg@2, T=0.6, 2-shot"
-    assert done.config.model == "org/small"
-    assert (done.problems, done.samples_each, done.failed) == (2, 2, 1)
+    assert done.results.config.protocol_label == "lighteval gsm8k|2, avg@2, T=0.6, 2-shot"
+    assert done.results.config.model == "org/small"
+    assert (len(done.results.problems), done.results.config.n_samples, n_failed(done)) == (2, 2, 1)
     samples = samples_of(done)
     assert [sample.text for sample in samples] == ["She has 5", "She has 6", "48", None]
     assert samples[3].error == "not in the log"
     assert (samples[0].prompt_tokens, samples[0].completion_tokens) == (3, 3)
-    stated = done.run.read_json("config.json")["inputs"]["stated"]
+    stated = done.results.run.read_json("config.json")["inputs"]["stated"]
     assert stated["max_new_tokens"] == 300 and stated["top_p"] == 0.95 and stated["stop"] == ["Question:"]
     assert [row["correct"] for row in rows_of(done, "source_verdicts.jsonl")] == [True]  # 0.5 is of two texts
 
@@ -282,7 +306,7 @@ def test_lighteval_details_before_0_10(bring, problems, data_file, tmp_path):
         bring(file, data_path=str(data_file))
     done = bring(file, data_path=str(data_file), protocol_label="5-shot", model="m")
     assert [sample.text for sample in samples_of(done)] == ["It earns 1,200"]
-    assert done.run.read_json("metrics.json")["protocol"]["shots"] == 5
+    assert done.results.run.read_json("metrics.json")["protocol"]["shots"] == 5
 
 
 def test_other_parquet_files_are_named(bring, tmp_path):
@@ -324,8 +348,8 @@ def test_helm_scenario_state(bring, problems, data_file, tmp_path):
     file.write_text(json.dumps({"adapter_spec": spec, "request_states": states}, indent=2))
     (tmp_path / "run_spec.json").write_text(json.dumps({"name": "gsm:model=openai_gpt2"}))
     done = bring(file, data_path=str(data_file))
-    assert done.config.protocol_label == "HELM gsm, test@1, 5-shot"
-    assert (done.problems, done.failed, done.unaligned) == (3, 1, 1)
+    assert done.results.config.protocol_label == "HELM gsm, test@1, 5-shot"
+    assert (len(done.results.problems), n_failed(done), len(done.aligned.unaligned)) == (3, 1, 1)
     samples = samples_of(done)
     assert [(sample.text, sample.error) for sample in samples] == [
         (" The answer is 5.", None), (" It is", None), (None, "quota exceeded"),
@@ -334,7 +358,7 @@ def test_helm_scenario_state(bring, problems, data_file, tmp_path):
     [row] = rows_of(done, "unaligned.jsonl")
     assert row["question"] == "Which of these is a pen?" and row["reason"] == "no problem has this question"
     assert row["text"] == " The answer is 5."  # nothing of it is lost
-    assert done.config.limit is None  # the third problem is not there: no limit describes this set
+    assert done.results.config.limit is None  # the third problem is not there: no limit describes this set
 
 
 # Rows without a tool, and OpenAI's released solutions
@@ -347,7 +371,7 @@ def test_plain_rows_with_named_columns(bring, problems, data_file, tmp_path):
         {"prompt": problems[2].question, "out": None, "why": None, "bad": "timeout"},
         {"prompt": "An unknown question?", "out": "#### 1", "why": "stop", "bad": None},
     ]
-    columns = Columns("prompt", "out", "why", "bad")
+    columns = named("prompt", "out", "why", "bad")
     options = {"data_path": str(data_file), "protocol_label": "as told", "model": "m"}
     for name, text in {"rows.jsonl": "\n".join(map(json.dumps, rows)), "rows.json": json.dumps(rows)}.items():
         (tmp_path / name).write_text(text)
@@ -355,11 +379,16 @@ def test_plain_rows_with_named_columns(bring, problems, data_file, tmp_path):
         found = {(one.problem_id, one.sample_index): one for one in samples_of(done)}
         assert found["test-0000", 1].text == "#### 4" and found["test-0001", 0].finish_reason == "length"
         assert found["test-0001", 1].error == "not in the log" and found["test-0002", 0].error == "timeout"
-        assert (done.samples_each, done.failed, done.unaligned, done.config.limit) == (2, 3, 1, 3)
+        assert (
+            done.results.config.n_samples,
+            n_failed(done),
+            len(done.aligned.unaligned),
+            done.results.config.limit,
+        ) == (2, 3, 1, 3)
     with pytest.raises(LogError, match="columns prompt, out, why, bad; name the one of the completion with --comp"):
-        bring(tmp_path / "rows.jsonl", columns=Columns("prompt"), **options)
+        bring(tmp_path / "rows.jsonl", columns=named("prompt"), **options)
     with pytest.raises(LogError, match="finish reason with --finish-reason, got 'reason'"):
-        bring(tmp_path / "rows.jsonl", columns=Columns("prompt", "out", "reason"), **options)
+        bring(tmp_path / "rows.jsonl", columns=named("prompt", "out", "reason"), **options)
 
 
 def test_released_solutions(bring, official):
@@ -370,9 +399,9 @@ def test_released_solutions(bring, official):
         bring(file, column="6b_finetuning", **options)
     done = bring(file, column="6b_finetuning", protocol_label="fine-tuned, test@1", **options)
     right = RIGHT["6b_finetuning"]
-    assert done.headline == f"gsm8k acc (fine-tuned, test@1) = {right / 1319:.4f}"
+    assert done.results.headline == f"gsm8k acc (fine-tuned, test@1) = {right / 1319:.4f}"
     assert sum(row["correct"] for row in rows_of(done, "source_verdicts.jsonl")) == right
-    assert done.unaligned == 0 and done.config.limit is None
+    assert len(done.aligned.unaligned) == 0 and done.results.config.limit is None
 
 
 # Which problem is it
@@ -390,10 +419,10 @@ def test_alignment_is_by_the_questions_text(bring, tmp_path):
     ]
     file = tmp_path / "rows.jsonl"
     write_jsonl(file, [{"q": text, "a": "7"} for text in asked])
-    options = {"columns": Columns("q", "a"), "protocol_label": "x", "model": "m", "data_path": str(data_file)}
+    options = {"columns": named("q", "a"), "protocol_label": "x", "model": "m", "data_path": str(data_file)}
     done = bring(file, **options)
     assert [sample.problem_id for sample in samples_of(done)] == ["test-0000", "test-0001"]
-    assert done.within == 1
+    assert done.aligned.within == 1
     reasons = [(row["place"], row["reason"]) for row in rows_of(done, "unaligned.jsonl")]
     assert reasons == [("row 2", "no problem has this question"), ("row 3", "fits test-0001, test-0002")]
     write_jsonl(file, [{"q": "How many are 9 and 9?", "a": "18"}])
@@ -415,7 +444,7 @@ def test_numbers_are_never_made_alike():
         ("empty.jsonl", b"", "is empty"),
         ("notes.txt", b"Some notes\n", "line 1: not JSON .*Known: lm-eval"),
         ("cut.jsonl", b'{"question": "x"}\n{"quest', "line 2: not JSON"),
-        ("list.json", b"[1, 2]", "row 1: must be a JSON object, got int"),
+        ("list.json", b"[1, 2]", "row 0: must be a JSON object, got int"),
         ("some.json", b'{"a": 1}', "is of no known tool and has the columns a"),
         ("state.json", b'{"adapter_spec": {}, "request_states": []}', "holds no samples"),
     ],
@@ -505,14 +534,14 @@ def exported(bring, tmp_path):
     file = tmp_path / "repeats.jsonl"
     write_jsonl(file, rows)
     done = bring(file, protocol_label="0-shot, T=0.7", model="local folder")
-    found = export_run(done.run.folder, organisation="Us", model_id="org/small", output=tmp_path)
+    found = export_run(done.results.run.folder, organisation="Us", model_id="org/small", output=tmp_path)
     lines = found.samples.read_text().splitlines()
     return json.loads(found.results.read_text()), [json.loads(line) for line in lines], tmp_path, done
 
 
 def test_export_holds_every_score(exported):
     results, rows, _, done = exported
-    metrics = done.run.read_json("metrics.json")
+    metrics = done.results.run.read_json("metrics.json")
     by_rule = {result["evaluation_result_id"]: result for result in results["evaluation_results"]}
     assert set(by_rule) == {"flexible", "strict"}
     for rule, result in by_rule.items():
@@ -563,7 +592,7 @@ def details_of(value) -> list:
 
 def test_export_again_replaces_the_same_files(exported):
     _, _, folder, done = exported
-    export_run(done.run.folder, organisation="Us", model_id="org/small", output=folder)
+    export_run(done.results.run.folder, organisation="Us", model_id="org/small", output=folder)
     assert len(list(folder.glob("data/*/*/*/*"))) == 2
 
 
@@ -584,7 +613,7 @@ def test_export_validates_against_the_schema(exported):
 
 
 def test_export_refuses_what_it_cannot_state(bring, tmp_path):
-    folder = bring(COT).run.folder
+    folder = bring(COT).results.run.folder
     for options, said in (
         ({}, "--model-id"),
         ({"model_id": "small"}, "'small' is no organisation/name"),
