@@ -56,7 +56,6 @@ html_css_files = ["site.css"]
 READ_BEFORE = {f"notebooks/{name}" for name in ("02_sample", "03_score", "04_report")}
 FOLDED = {"BEGIN SOLUTION": "a solution", "BEGIN HIDDEN TESTS": "the checks"}
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)([^)]*\))")
-BADGES = re.compile(r"^\[!\[.*$\n?", re.MULTILINE)
 BLOCK = re.compile(r"^(\S.*)\n(?=\n {4,}\S)", re.MULTILINE)  # a paragraph with an indented block below it
 
 
@@ -64,8 +63,7 @@ def site_links(text: str) -> str:
     """The README with its relative links as seen from ``docs/``, where the pages lie.
 
     ``docs/statistics.md`` becomes ``statistics.md``, ``LICENSE`` becomes ``../LICENSE``; ``notebooks/eval.ipynb`` and
-    ``bench/results/client.md`` stay as they are: pages are made of them. Badges are left out: they are pictures from
-    other servers.
+    ``bench/results/client.md`` stay as they are: pages are made of them.
     """
 
     def rewritten(match: re.Match[str]) -> str:
@@ -75,7 +73,7 @@ def site_links(text: str) -> str:
         inside = target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
         return before + inside + after
 
-    return LINK.sub(rewritten, BADGES.sub("", text))
+    return LINK.sub(rewritten, text)
 
 
 def up(text: str) -> str:
@@ -118,6 +116,10 @@ def setup(app) -> None:
     def notebook(app, page: str, content: list[str]) -> None:
         if page.startswith("notebooks/"):
             content[0] = as_chapter(content[0], page) if (DOCS / f"{page}.ipynb").exists() else up(content[0])
+        elif not page.startswith("bench/"):
+            content[0] = content[0].replace(
+                "](../bench/results/", "](bench/results/"
+            )  # copied below docs/ for the site
 
     def docstring(app, what, name, obj, options, lines: list[str]) -> None:
         lines[:] = literal_blocks("\n".join(lines)).split("\n")
