@@ -4,23 +4,18 @@
 >>> for batch in OpenAISampler(config).sample(requests, stop=()):
 ...     run.append(batch)             # list[Sample] twice a second, in the order in which they end
 
-A notebook's main thread has an event loop already, so requests run in one of their own, in a thread:
-
-    consumer's thread   takes requests from the iterable, a few ahead; hands on what has arrived
-    event loop          a task a group of requests, ``concurrency`` of them under way; retries, adapts, reads
-
-Only the thread of the consumer touches the iterable. The SDK sends (over aiohttp, its fastest transport), without its
+The SDK sends (over aiohttp, its fastest transport), without its
 typed layer: converting an 8-shot prompt there takes longer than all the rest. It would retry most failures, but not a
 truncated body nor an answer without choices, so retries are made here, in one place.
 """
 
 import asyncio
 import random
-import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby, islice
 from typing import Any
 
 import aiohttp
@@ -31,18 +26,17 @@ from gsm8k_nb.answers.flexible import without_reasoning
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, refusals, wire
+from gsm8k_nb.samplers.crew import Crew, open_client
 from gsm8k_nb.samplers.refusals import Failure, Refused
 from gsm8k_nb.samplers.server import NO_KEY, OPENAI_URL, listed, read_key
 
 HAND_ON_SECONDS = 0.5
 MAX_CHOICES = 16  # asked for in one request: saves all but a sixteenth of the prompts, and little is lost with one
-AHEAD = 64  # requests taken from the iterable before they can be sent, at most
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds: the first and the last of the bounds below which a wait is drawn
 LONGEST_RETRY_AFTER = 600.0  # a server that asks for more patience ends the run
 TOLD_WAIT = 10.0  # a longer wait is told and recorded
 CONNECT_TRIES = 3  # of a server that has not been reached once
 FAILED_IN_A_ROW = 64  # requests that failed for good, before the run stops
-LONGEST_REPLY = 1 << 26  # bytes of an answer, unpacked; 16 choices of 131,072 tokens are about 12 MB
 
 
 class OpenAISampler:
@@ -65,19 +59,20 @@ class OpenAISampler:
         self.models: dict[str, None] = {}
         self.fingerprints: dict[str, None] = {}
         self.reached = self.gave_several = False
-        self.failed_in_a_row = self.long_waits = 0
-        self.told_until = self.longest_wait = 0.0
+        self.failed_in_a_row = 0
+        self.long_waits: list[float] = []  # seconds
+        self.told_until = 0.0
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         """Samples as they arrive. Where it is interrupted or must stop, what has arrived is handed on first."""
         self.stop = tuple(stop)
-        crew = _Crew(self)
-        groups, more = self._groups(iter(requests)), True
+        crew = Crew(open_client(self.config, self.tls), self._answer, self.config.concurrency)
+        groups, more = self._groups(requests), True
         batch: list[Sample] = []
         due = time.monotonic() + HAND_ON_SECONDS
         try:
             while more or crew.out:
-                more = more and crew.take(groups)
+                more = more and crew.take(groups, self.most_choices)
                 crew.collect(batch, due)
                 late = time.monotonic() >= due
                 if batch and (late or not (more or crew.out)):
@@ -113,24 +108,16 @@ class OpenAISampler:
             "dropped_fields": dict(dropped),  # left out or renamed, with the server's words
             "several_choices_at_once": several,
             "retries": dict(self.counts),
-            "waits_over_10_s": {"count": self.long_waits, "longest_s": round(self.longest_wait, 1)},
+            "waits_over_10_s": {"count": len(self.long_waits), "longest_s": max(self.long_waits, default=0)},
             "concurrency": self.config.concurrency,
             "repeatable": "not claimed: a server's batches change low bits",
         }
 
-    def _groups(self, requests: Iterator[Request]) -> Iterator[list[Request]]:
+    def _groups(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
         """Samples of one problem that go out as one request, taken from ``requests`` as late as possible."""
-        group: list[Request] = []
-        for request in requests:
-            if group and (request.problem.id != group[0].problem.id or len(group) >= self.most_choices):
+        for _, same in groupby(requests, key=lambda request: request.problem.id):
+            while group := list(islice(same, self.most_choices)):
                 yield group
-                group = []
-            group.append(request)
-            if self.most_choices == 1:
-                yield group
-                group = []
-        if group:
-            yield group
 
     @property
     def most_choices(self) -> int:
@@ -139,7 +126,7 @@ class OpenAISampler:
 
     # ---- in the event loop's thread
 
-    async def answer(self, client: openai.AsyncOpenAI, group: list[Request]) -> list[Sample]:
+    async def _answer(self, client: openai.AsyncOpenAI, group: list[Request]) -> list[Sample]:
         """Samples for the first of a group, at least one. SamplerError where the run must stop."""
         asked, tries = group[: self.most_choices], 0
         while True:
@@ -230,8 +217,7 @@ class OpenAISampler:
         """Wait before the next try. More than ``TOLD_WAIT`` is told, once for all requests that wait so long."""
         seconds = _pause(tries, failure.retry_after)
         if seconds > TOLD_WAIT:
-            self.long_waits += 1
-            self.longest_wait = max(self.longest_wait, seconds)
+            self.long_waits.append(round(seconds, 1))
             if time.monotonic() + seconds > self.told_until + TOLD_WAIT:
                 self.told_until = time.monotonic() + seconds
                 _say(f"waiting {seconds:.0f} seconds before asking again ({failure}); interrupting loses nothing")
@@ -239,19 +225,18 @@ class OpenAISampler:
 
     def _check_patience(self, failure: Failure, tries: int) -> None:
         """SamplerError where going on would be in vain."""
-        never = failure.kind == "no connection" and not self.reached
-        if never and tries >= min(CONNECT_TRIES, self.config.max_retries + 1):
-            raise SamplerError(
-                f"no server answers at {self.url} (base_url): {failure}\nStart the server, or correct base_url."
-            )
+        where = f"{self.url} (base_url)"
+        if (
+            failure.kind == "no connection"
+            and not self.reached
+            and tries >= min(CONNECT_TRIES, self.config.max_retries + 1)
+        ):
+            raise SamplerError(f"no server answers at {where}: {failure}\nStart the server, or correct base_url.")
         if (failure.retry_after or 0) > LONGEST_RETRY_AFTER:
-            raise SamplerError(
-                f"the server asks to wait {failure.retry_after:.0f} seconds ({failure}); run the same again after that"
-            )
+            wait = f"{failure.retry_after:.0f} seconds ({failure})"
+            raise SamplerError(f"the server asks to wait {wait}; run the same again after that")
         if failure.kind == "bad JSON" and not self.models and failure.words.startswith("<"):
-            raise SamplerError(
-                f"{self.url} (base_url) answers with a web page; for most servers base_url ends in /v1\n{failure}"
-            )
+            raise SamplerError(f"{where} answers with a web page; for most servers base_url ends in /v1\n{failure}")
 
     def _count_failed(self, made: list[Sample]) -> None:
         """SamplerError where nothing has gone right for long."""
@@ -278,113 +263,6 @@ class OpenAISampler:
         """A model's text without the key. A short one is no secret, and may be a word of the text."""
         key = self.key.get_secret_value()
         return text if len(key) < 8 else text.replace(key, "[hidden]")
-
-
-class _Crew:
-    """The event loop in its thread, its tasks, and what goes to and fro. ``out`` samples are under way."""
-
-    def __init__(self, sampler: OpenAISampler) -> None:
-        self.sampler, self.out = sampler, 0
-        self.arrived: deque[list[Sample] | Exception] = deque()
-        self.news = threading.Event()  # something has arrived
-        self.slots = asyncio.Semaphore(sampler.config.concurrency)
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.loop, self.stopping = asyncio.new_event_loop(), asyncio.Event()
-        # A daemon, so that an interpreter that ends in the middle of a run does not wait for a server.
-        self.thread = threading.Thread(target=self._run, name="gsm8k_nb requests", daemon=True)
-        self.thread.start()
-
-    def take(self, groups: Iterator[list[Request]]) -> bool:
-        """Hand over requests, enough to keep all slots filled; False once there are no more."""
-        concurrency = self.sampler.config.concurrency
-        while self.out < (concurrency + min(concurrency, AHEAD)) * self.sampler.most_choices:
-            group = next(groups, None)
-            if group is None:
-                return False
-            self.out += len(group)
-            with suppress(RuntimeError):  # the loop has ended; ``collect`` says why
-                self.loop.call_soon_threadsafe(self._start, group)
-        return True
-
-    def collect(self, batch: list[Sample], until: float) -> None:
-        """Wait for something to arrive, or until the time of ``until``, and add all there is to ``batch``."""
-        if self.out and self.news.wait(max(until - time.monotonic(), 0.001)):
-            self.news.clear()
-            self.drain(batch)
-
-    def drain(self, batch: list[Sample]) -> None:
-        """Add to ``batch`` what has arrived, without waiting. An error that has arrived is raised."""
-        while self.arrived:
-            made = self.arrived[0]
-            if isinstance(made, SamplerError):  # without the other thread's frames, where headers are
-                raise SamplerError(str(made)) from None
-            if isinstance(made, Exception):
-                raise made
-            n_made = len(made)
-            # Python looks for a Ctrl-C after calls and at jumps only: these three statements have neither, so that
-            # a sample is in one place, never in both or none.
-            batch += made
-            del self.arrived[0]
-            self.out -= n_made
-
-    def stop(self) -> None:
-        """Cancel what is under way and end the thread. Safe to repeat."""
-        if self.thread.is_alive():
-            with suppress(RuntimeError):  # it ended in between
-                self.loop.call_soon_threadsafe(self.stopping.set)
-            self.thread.join()
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        config, key = self.sampler.config, self.sampler.key.get_secret_value()
-        limits = httpx2.Limits(max_connections=config.concurrency, keepalive_expiry=30)
-        timeout = openai.Timeout(config.request_timeout, connect=min(config.request_timeout, 30))
-        http_client = _BoundedClient(limits=limits, timeout=timeout, verify=self.sampler.tls)
-        async with openai.AsyncOpenAI(
-            api_key=key, base_url=self.sampler.url, max_retries=0, timeout=timeout, http_client=http_client
-        ) as self.client:
-            await self.stopping.wait()
-            for task in self.tasks:
-                task.cancel()
-            await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    def _start(self, group: list[Request]) -> None:
-        task = self.loop.create_task(self._work(group))
-        self.tasks.add(task)  # the loop itself holds none
-        task.add_done_callback(self.tasks.discard)
-
-    async def _work(self, group: list[Request]) -> None:
-        made: list[Sample] | Exception
-        async with self.slots:
-            while group and not self.stopping.is_set():
-                try:
-                    made = await self.sampler.answer(self.client, group)
-                    group = group[len(made) :]
-                except Exception as error:
-                    made = error
-                    self.stopping.set()
-                self.arrived.append(made)
-                self.news.set()
-
-
-class _BoundedClient(openai.DefaultAioHttpClient):
-    """Reads no more than ``LONGEST_REPLY`` of an answer: 300 kB of gzip may hold 300 MB."""
-
-    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        reply = await super().send(request, stream=True, **options)
-        whole = bytearray()
-        try:
-            async for piece in reply.aiter_bytes():
-                whole += piece
-                if len(whole) > LONGEST_REPLY:
-                    raise Failure("too long an answer", f"more than {LONGEST_REPLY >> 20} MiB")
-        finally:
-            await reply.aclose()
-        kept = [(name, value) for name, value in reply.headers.items() if name != "content-encoding"]
-        return httpx2.Response(reply.status_code, headers=kept, content=bytes(whole), request=request)
 
 
 def _pause(tries: int, asked: float | None) -> float:

@@ -116,13 +116,13 @@ class Learnt:
         if any(name in self.dropped for name in body):
             return []
         named = fields_named(refused, body)
-        if refused.status not in (400, 422, 500) or self.token_field in named and _says(refused.words, _TOO_MUCH):
+        if refused.status not in (400, 422, 500) or self.token_field in named and says(refused.words, _TOO_MUCH):
             return None
         if not named and not advice(refused):  # on a guess, once: what stands for nothing, most servers do not know
             named = {name for name in body if name not in ("temperature", "top_p") and body[name] == NEUTRAL.get(name)}
         changed = {name: refused.words for name in named if name in FREE or body[name] == NEUTRAL.get(name)}
         other = TOKEN_FIELDS[1 - TOKEN_FIELDS.index(self.token_field)]
-        renaming = other in refused.words or _says(refused.words, _UNKNOWN)
+        renaming = other in refused.words or says(refused.words, _UNKNOWN)
         if self.token_field in named and renaming and other not in self.dropped:
             changed[self.token_field] = f"sent as {other}: {refused.words}"
             self.token_field = other
@@ -139,18 +139,19 @@ def fields_named(refused: Refused, body: Mapping[str, Any]) -> set[str]:
     if param in fields:
         return {param}
     by_name = {name for name in fields if _names(refused.words, name)}
-    return by_name or {name for name in fields & set(_ALSO) if _says(refused.words, _ALSO[name])}
+    return by_name or {name for name in fields & set(_ALSO) if says(refused.words, _ALSO[name])}
 
 
 def _names(words: str, name: str) -> bool:
     spelt = name.replace("_", "[ _-]?")
-    telling = len(name) > 4 or (len(name) > 1 and _says(words, _UNKNOWN))
+    telling = len(name) > 4 or (len(name) > 1 and says(words, _UNKNOWN))
     quoted = rf"['\"`*‘“]{spelt}['\"`*’”]"
-    return _says(words, rf"{quoted}|(?<![\w-]){spelt}(?![\w-])" if telling else quoted)
+    return says(words, rf"{quoted}|(?<![\w-]){spelt}(?![\w-])" if telling else quoted)
 
 
-def _says(words: str, pattern: str) -> bool:
-    return bool(re.search(pattern, words, re.IGNORECASE))
+def says(words: str | None, pattern: str) -> bool:
+    """Whether words hold a pattern, in whatever case."""
+    return bool(words and re.search(pattern, words, re.IGNORECASE))
 
 
 def _untrue(name: str, body: Mapping[str, Any], refused: Refused) -> str:
@@ -161,7 +162,7 @@ def _untrue(name: str, body: Mapping[str, Any], refused: Refused) -> str:
 
 def advice(refused: Refused) -> str:
     """What to change after a refusal, by its words, one line; empty where they say nothing known."""
-    return next((change for pattern, change in _ADVICE if _says(refused.words, pattern)), "")
+    return next((change for pattern, change in _ADVICE if says(refused.words, pattern)), "")
 
 
 def next_step(refused: Refused, config: RunConfig, key_set: bool) -> str:
@@ -182,9 +183,9 @@ def next_step(refused: Refused, config: RunConfig, key_set: bool) -> str:
 def failure(status: int, raw: bytes, headers: Mapping[str, str], hide: Callable[[str], str]) -> Failure | Refused:
     """What an HTTP error means: this request failed, worth another try or not, or the server refuses all like it."""
     words, param, code = server_words(raw, hide)
-    if status in (400, 403, 422, 451) and _says(f"{code} {param} {words}", _FILTERED):
+    if status in (400, 403, 422, 451) and says(f"{code} {param} {words}", _FILTERED):
         return Failure("prompt kept back by the server's filter", words, again=False)
-    lasting = "insufficient_quota" in f"{code} {param} {words}" or (status == 500 and _says(words, _SAYS_NO))
+    lasting = "insufficient_quota" in f"{code} {param} {words}" or (status == 500 and says(words, _SAYS_NO))
     if (status in PASSING or status >= 500 and status not in FOR_GOOD) and not lasting:
         return Failure(f"HTTP {status}", words, retry_after(headers))
     return Refused(status, words, param, code)

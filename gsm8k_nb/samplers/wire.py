@@ -21,7 +21,7 @@ from typing import Any
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, cut_at_stop, sample_seed
-from gsm8k_nb.samplers.refusals import Failure, Learnt, failure
+from gsm8k_nb.samplers.refusals import Failure, Learnt, failure, says
 from gsm8k_nb.texts import one_line
 
 MAX_STOPS = 4  # OpenAI's limit; all of them are cut here too
@@ -35,7 +35,7 @@ _TAKEN = r"filter|safety|recitation|prohibited|blocklist|sensitive|spii|tool|fun
 
 @dataclass(frozen=True)
 class Choice:
-    """One completion as a server gave it. ``error`` says why it is no answer; ``again``: another try may bring one."""
+    """One completion. ``error`` says why it is no answer; ``again``: another try may bring one."""
 
     text: str
     reasoning: str | None = None
@@ -146,16 +146,12 @@ def _choice(value: dict[str, Any], hide: Callable[[str], str], clean: Callable[[
     text = clean(text or str(message.get("refusal") or ""))
     said = message.get("reasoning_content") or message.get("reasoning") or thought
     reasoning = clean(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)) or None
-    if _says(finish, _TAKEN) or message.get("tool_calls") or message.get("function_call"):
+    if says(finish, _TAKEN) or message.get("tool_calls") or message.get("function_call"):
         why = f"finish_reason {finish!r}: a filter or tool parser of the server took the text"
         return Choice(text, reasoning, finish, why)
-    if _says(finish, _BROKEN_OFF) or finish not in (None, "stop", "length") and not (text or reasoning):
+    if says(finish, _BROKEN_OFF) or finish not in (None, "stop", "length") and not (text or reasoning):
         return Choice(text, reasoning, finish, f"finish_reason {finish!r}: the server broke off", again=True)
     return Choice(text, reasoning, finish)
-
-
-def _says(finish: str | None, pattern: str) -> bool:
-    return bool(finish and re.search(pattern, finish, re.IGNORECASE))
 
 
 def _contents(content: Any) -> tuple[str, str]:

@@ -35,10 +35,9 @@ class Plan:
 
 
 def plan(config: RunConfig, missing: Iterable[Prompt], done: Iterable[Sample], typical: Prompt) -> Plan:
-    """The plan for the prompts of the missing samples, with what the samples on disk have cost.
+    """The plan for the prompts of the missing samples; ``typical`` stands for the prompts of those on disk.
 
-    Prompts are counted as billed one by one: an upper bound where one request brings several samples. ``typical`` is a
-    prompt that stands for those of the samples that the server did not count.
+    Prompts are counted as billed one by one: an upper bound where one request brings several samples.
     """
     done, asked = list(done), config.sampler != "replay"  # what is stored is read, and no token of it asked for
     lengths = [estimated_tokens(prompt) * asked for prompt in missing]
@@ -48,7 +47,6 @@ def plan(config: RunConfig, missing: Iterable[Prompt], done: Iterable[Sample], t
 
 
 def estimated_tokens(prompt: Prompt) -> int:
-    """About so many tokens a prompt has, four for the frame of each message among them."""
     texts = [prompt] if isinstance(prompt, str) else [message["content"] for message in prompt]
     return round(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_PER_TOKEN) + 4 * len(texts)
 
@@ -61,20 +59,22 @@ def price(config: RunConfig, prompt_tokens: int, completion_tokens: int) -> floa
 
 
 def is_uncounted(sample: Sample) -> bool:
-    """Whether a completion came without a count of its tokens."""
     return sample.error is None and (sample.prompt_tokens is None or sample.completion_tokens is None)
 
 
+def billed(sample: Sample, typical: Prompt) -> tuple[int, int]:
+    """Tokens of prompt and completion, estimated where they were not counted; of a failed request nothing is known."""
+    prompt, completion = sample.prompt_tokens, sample.completion_tokens
+    if not is_uncounted(sample):
+        return prompt or 0, completion or 0
+    written = estimated_tokens(f"{sample.text or ''}{sample.reasoning or ''}")
+    return estimated_tokens(typical) if prompt is None else prompt, written if completion is None else completion
+
+
 def spent(config: RunConfig, samples: Iterable[Sample], typical: Prompt) -> float | None:
-    """What these samples cost, or None where the prices are not given; tokens that were not counted are estimated."""
-    prompt_tokens, completion_tokens, usual = 0, 0, estimated_tokens(typical)
-    for sample in samples:
-        guess = sample.error is None  # of a failed request nothing is known
-        prompt, completion = sample.prompt_tokens, sample.completion_tokens
-        prompt_tokens += guess * usual if prompt is None else prompt
-        written = f"{sample.text or ''}{sample.reasoning or ''}"
-        completion_tokens += guess * estimated_tokens(written) if completion is None else completion
-    return price(config, prompt_tokens, completion_tokens)
+    """What these samples cost, or None where the prices are not given."""
+    counts = [billed(sample, typical) for sample in samples]
+    return price(config, sum(prompt for prompt, _ in counts), sum(completion for _, completion in counts))
 
 
 class Purse:
@@ -92,15 +92,14 @@ class Purse:
         """Whether one more request fits into the budget; it then counts as under way."""
         if self.config.budget is None:
             return True
-        full = price(self.config, estimated_tokens(prompt), self.config.max_new_tokens) or 0.0
-        each = self.paid / self.n_paid if self.n_paid else full
+        full = price(self.config, estimated_tokens(prompt), self.config.max_new_tokens)
+        each = self.paid / self.n_paid if self.n_paid else full or 0.0
         if self.spent + (self.under_way + 1) * each > self.config.budget:
             return False
         self.under_way += 1
         return True
 
     def pay(self, samples: list[Sample]) -> None:
-        """Count what arrived; says once where the server leaves the counting to an estimate."""
         cost = spent(self.config, samples, self.typical) or 0.0
         self.spent += cost
         self.paid += cost

@@ -26,7 +26,7 @@ from gsm8k_nb import data, prompts, sampling, scoring
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.runs import Run
-from gsm8k_nb.samplers import Request, SamplerError, openai, refusals, wire
+from gsm8k_nb.samplers import Request, SamplerError, crew, openai, refusals, wire
 
 from ..conftest import ROOT
 from .stub_server import FAULTS, Reply, error, faulty, number_in, reply, serve, text_for
@@ -69,7 +69,7 @@ def keys(samples) -> Counter:
     return Counter((one.problem_id, one.sample_index) for one in samples)
 
 
-def crew() -> list[threading.Thread]:
+def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "gsm8k_nb requests"]
 
 
@@ -130,7 +130,7 @@ def test_a_server_that_fails_for_long_ends_the_run(monkeypatch):
         with pytest.raises(SamplerError, match="5 requests in a row failed for good.*disk full"):
             for batch in sampler.sample(iter(asked(40)), ()):
                 got += batch
-    assert len(got) == 4 and all(one.error for one in got) and not crew()
+    assert len(got) == 4 and all(one.error for one in got) and not threads()
 
 
 def test_no_server_is_one_error_and_no_rows():
@@ -401,7 +401,7 @@ def test_usage_that_is_none_is_unknown_and_the_row_can_be_read_again(usage, toke
 
 
 def test_a_packed_answer_is_read_to_a_bound_only(monkeypatch):
-    monkeypatch.setattr(openai, "LONGEST_REPLY", 1 << 20)
+    monkeypatch.setattr(crew, "LONGEST_REPLY", 1 << 20)
     bomb = gzip.compress(b" " * (100 << 20))
     packed = {"Content-Encoding": "gzip"}
 
@@ -508,7 +508,7 @@ def test_it_runs_inside_a_running_event_loop_and_twice():
         async def cell() -> int:
             return sum(len(batch) for _ in range(2) for batch in sampler.sample(iter(asked(20)), ()))
 
-        assert asyncio.run(cell()) == 40 and not crew()
+        assert asyncio.run(cell()) == 40 and not threads()
 
 
 def test_requests_are_taken_as_needed_and_finished_when_they_end():
@@ -553,7 +553,7 @@ def test_ctrl_c_hands_on_what_arrived(recwarn, caplog):
     finally:
         signal.signal(signal.SIGINT, before)
     assert {one.problem_id for one in got} == {f"test-{number:04d}" for number in range(1, 11)}
-    assert len(stub.seen) == 14 and not crew()
+    assert len(stub.seen) == 14 and not threads()
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]
     assert not [one for one in recwarn if issubclass(one.category, ResourceWarning | RuntimeWarning)]
@@ -568,9 +568,9 @@ def test_closing_early_leaves_nothing_behind(caplog):
     with serve(answer) as stub:
         stream = openai.OpenAISampler(config_of(stub.url)).sample(iter(asked(100)), ())
         assert next(stream)
-        assert crew()
+        assert threads()
         stream.close()
-        assert not crew()
+        assert not threads()
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
@@ -584,7 +584,7 @@ def test_an_interrupt_of_the_caller_repeats_nothing():
                 got += stream.throw(KeyboardInterrupt) if len(got) < 3 else next(stream)
         except (KeyboardInterrupt, StopIteration):
             pass
-    assert max(keys(got).values()) == 1 and not crew()
+    assert max(keys(got).values()) == 1 and not threads()
 
 
 def test_an_error_of_the_requests_is_raised_after_what_arrived():
@@ -598,7 +598,7 @@ def test_an_error_of_the_requests_is_raised_after_what_arrived():
         with pytest.raises(ValueError, match="no prompt"):
             for batch in openai.OpenAISampler(config_of(stub.url, concurrency=1)).sample(requests(), ()):
                 got += batch
-    assert not crew()
+    assert not threads()
 
 
 # ---- the key
