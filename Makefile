@@ -36,7 +36,7 @@ run: NOTEBOOK = outputs/$(basename $(notdir $(P))).ipynb
 run: $(DEMO)
 	@mkdir -p outputs
 	$(BIN)/papermill notebooks/eval.ipynb $(NOTEBOOK) -f $(P) -k python3 --no-progress-bar
-	@$(BIN)/python -m gsm8k_nb.reporting.page $(P)
+	@$(BIN)/python -m gsm8k_nb report $(P)
 	@echo "notebook: $(NOTEBOOK)"
 
 # The four systems of Cobbe et al. 2021, replayed two at a time, compared, and written up in outputs/paper/.
@@ -66,7 +66,7 @@ docs/_build/.built: $(BOOKS) $(PAGES)
 docs/notebooks/%.ipynb: notebooks/%.ipynb $(PACKAGE) $(STORED) params/smollm2.yaml docs/compare.yaml | $(READY)
 	@mkdir -p $(@D) $(dir docs/_build/running/$*)
 	$(BIN)/papermill $< docs/_build/running/$*.ipynb $(VALUES) -k python3 --no-progress-bar
-	@$(if $(findstring lessons/,$*),$(BIN)/python -m gsm8k_nb.lessons.sheets --strip docs/_build/running/$*.ipynb)
+	@$(if $(findstring lessons/,$*),$(BIN)/python -m gsm8k_nb lessons --strip docs/_build/running/$*.ipynb)
 	@mv docs/_build/running/$*.ipynb $@
 $(COPIES): docs/%: %
 	@mkdir -p $(@D)
@@ -84,7 +84,7 @@ docs/notebooks/04_report.ipynb: docs/notebooks/03_score.ipynb
 
 # The lessons' sheets for students, without solutions and hidden tests, in an nbgrader course folder.
 lessons: $(READY)
-	@$(BIN)/python -m gsm8k_nb.lessons.sheets outputs/lessons
+	@$(BIN)/python -m gsm8k_nb lessons outputs/lessons
 
 # Speed against other tools, about 40 minutes on two idle cores. Peers are found by LM_EVAL_PYTHON, VLLM, LLAMA_SERVER.
 bench: ARGS ?=

@@ -133,7 +133,8 @@ def compute_metrics(
     for name in rules:
         rules[name]["no_answer"] = int(_unread(table[table["rule"] == name]).sum())
         rules[name]["rule_failed"] = int(table.loc[table["rule"] == name, "failure"].notna().sum())
-    pattern = FORMATS[made_by(config, inputs)[1].prompt].answer_pattern
+    prompt = made_by(config, inputs)[1].prompt
+    pattern = None if prompt == "as_stored" else FORMATS[prompt].answer_pattern  # None: nobody knows what was asked for
     health = _health(table[table["rule"] == rule], config, len(problems), pattern)
     dataset = _dataset(config, inputs, len(problems), rules[rule]["n_problems"])
     protocol = protocol_of(config, inputs, rule)
@@ -270,11 +271,11 @@ def _unread(rows: pd.DataFrame) -> pd.Series:
     return rows["predicted"].isna() & rows["error"].isna()
 
 
-def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int, answer_pattern: str) -> dict[str, Any]:
+def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int, answer_pattern: str | None) -> dict[str, Any]:
     """Counts of what went wrong, in samples; ``no_marker`` are answers not in the form that the prompt asks for."""
     texts = rows["text"].fillna("")
     answered = rows["error"].isna()
-    pattern = re.compile(answer_pattern)
+    pattern = re.compile(answer_pattern or "")
     marked = texts.map(lambda text: bool(pattern.search(text)))
     by_problem = [list(group) for _, group in rows.groupby("problem_id", sort=False)["text"]]
     return {
@@ -283,7 +284,7 @@ def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int, answer_patte
         # None where the source does not say how its texts ended
         "truncated": int((rows["finish_reason"] == "length").sum()) if rows["finish_reason"].notna().any() else None,
         "no_answer": int(_unread(rows).sum()),
-        "no_marker": int((answered & ~marked).sum()),
+        "no_marker": None if answer_pattern is None else int((answered & ~marked).sum()),
         "empty": int((answered & (texts.str.strip() == "")).sum()),
         "degenerate": int(texts.map(smoke.degenerate).sum()),  # traps.md 2.29
         "identical_problems": float(metrics.identical_samples(by_problem)) if config.n_samples > 1 else None,

@@ -1,6 +1,6 @@
 """Many parameter files in one go: each through ``eval.ipynb``, then ``compare.ipynb`` over those that succeeded.
 
-    python -m gsm8k_nb.sweep params/llama.yaml params/qwen.yaml --set n_samples=8 --set temperature=0.7 --set limit=50
+    python -m gsm8k_nb sweep params/llama.yaml params/qwen.yaml --set n_samples=8 --set temperature=0.7 --set limit=50
 
     file               folder                                      result
     params/llama.yaml  outputs/Llama-3.1-8B-Instruct-llama3_8s...  gsm8k subset acc (avg@8, 8-shot CoT ...) = ...
@@ -13,7 +13,6 @@ command goes on where it was, since a run asks only for what its folder lacks.
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,19 +22,11 @@ from typing import Any
 
 import yaml
 
-from gsm8k_nb.config import ConfigError, RunConfig, read_parameters
+from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, read_yaml
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.texts import one_line
 
 SHOWN = 300  # characters of an error in the table
-
-EXAMPLES = """examples:
-  python -m gsm8k_nb.sweep params/llama.yaml params/qwen.yaml --set limit=50
-  python -m gsm8k_nb.sweep params/*.yaml --set n_samples=8 --set temperature=0.7 --allow-unlike
-  python -m gsm8k_nb.sweep params/*.yaml --ray --ray-address auto --gpus 1
-
-The same command again goes on where it was. Exit status: 0 where all went well, 1 where a run or the comparison
-failed, 2 where the parameters are at fault and nothing was run."""
 
 
 @dataclass(frozen=True)
@@ -55,31 +46,42 @@ class Outcome:
     headline: str | None = None
     error: str | None = "not run: interrupted"
 
+    def __str__(self) -> str:
+        return f"failed: {self.error}" if self.error else str(self.headline)
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sweep. 0 where all went well, 1 where a run or the comparison failed, 2 where nothing could be run."""
-    given = _parser().parse_args(arguments)
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "The same command again goes on where it was."
+    parser.set_defaults(run=sweep)
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="parameter files, as in params/")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter for all files; may be repeated")
+    add("--out-dir", default="outputs/sweep", metavar="FOLDER", help="of notebooks and comparison (%(default)s)")
+    add("--allow-unlike", action="store_true", help="compare runs of unlike protocols, under a banner")
+    add("--ray", action="store_true", help="run the files as Ray tasks, several at a time")
+    add("--ray-address", metavar="ADDRESS", help="cluster to join, auto or ray://host:10001 (else Ray is started here)")
+    add("--cpus", type=float, default=1, metavar="N", help="with --ray, cores of a run (%(default)s)")
+    add("--gpus", type=float, metavar="N", help="with --ray, GPUs of a run (its tensor_parallel, if any)")
+
+
+def sweep(given: argparse.Namespace) -> int:
+    """Run a sweep. 0 where all went well, 1 where a run or the comparison failed. ConfigError: nothing was run."""
     folder = repository_root() / Path(given.out_dir).expanduser()
-    try:
-        jobs = plan(given.files, given.set, folder)
-        ended = on_ray(jobs, given.ray_address, given.cpus, given.gpus) if given.ray else one_by_one(jobs)
-    except (ConfigError, OSError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    jobs = plan(given.files, given.set, folder)
+    one_by_one = ((place, run(job)) for place, job in enumerate(jobs))
+    ended = on_ray(jobs, given.ray_address, given.cpus, given.gpus) if given.ray else one_by_one
     outcomes = [Outcome() for _ in jobs]
     compared = None
     try:
         for done, (place, outcome) in enumerate(ended, start=1):
             outcomes[place] = outcome
-            print(f"[{done}/{len(jobs)}] {jobs[place].file}: {_said(outcome)}", flush=True)
+            print(f"[{done}/{len(jobs)}] {jobs[place].file}: {outcome}", flush=True)
         scored = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome.error is None]
         if len(scored) > 1:
             compared = compare(scored, folder, given.allow_unlike)
     except KeyboardInterrupt:
         print("\ninterrupted: the same command goes on where it was", file=sys.stderr)
-    print(f"\n{table(jobs, outcomes)}")
-    if compared:
-        print(f"\ncompared: {_said(compared)}")
+    print(f"\n{table(jobs, outcomes)}" + (f"\n\ncompared: {compared}" if compared else ""))
     return int(any(outcome.error for outcome in [*outcomes, compared or Outcome("", None)]))
 
 
@@ -115,20 +117,14 @@ def overrides(settings: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise ConfigError(f"--set {text}: must be NAME=VALUE, as in --set limit=50")
         try:
-            values[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise ConfigError(f"--set {text}: {value!r} is no YAML value; quote it") from None
+            values[name] = read_yaml(value)
+        except ConfigError as error:
+            raise ConfigError(f"--set {text}: {value!r} is no YAML value ({error}); quote it") from None
         if isinstance(values[name], dict | list):
             raise ConfigError(f"--set {text}: must be one value, got {values[name]!r}")
         if name not in RunConfig.model_fields:
             RunConfig.checked({name: values[name]})  # says which name is near
     return values
-
-
-def one_by_one(jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
-    """Run the jobs in their order; each job's place and outcome as it ends."""
-    for place, job in enumerate(jobs):
-        yield place, run(job)
 
 
 def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | None) -> Iterator[tuple[int, Outcome]]:
@@ -139,46 +135,35 @@ def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | 
     own = [job.file for job in jobs if job.config.sampler == "ray"]
     if own:
         raise ConfigError(f"{own[0]}: sampler 'ray' has workers of its own; run it without --ray")
-    from gsm8k_nb.samplers.ray import connect, ray
+    from gsm8k_nb.samplers.ray import RayError, connect, ray
 
     started = connect(address)
     there = ray.cluster_resources().get("GPU", 0)
-
-    def results() -> Iterator[tuple[int, Outcome]]:
-        task = ray.remote(max_retries=0)(run)
-        try:
-            waiting = {}
-            for place, job in enumerate(jobs):
-                local = job.config.sampler in ("transformers", "vllm") and job.config.device != "cpu"
-                share = (job.config.tensor_parallel if there and local else 0) if gpus is None else gpus
-                waiting[task.options(num_cpus=cpus, num_gpus=share).remote(job, os.getcwd())] = place
-            while waiting:
-                [ready], _ = ray.wait(list(waiting), num_returns=1)
-                yield waiting.pop(ready), _ray_outcome(ready)
-        finally:
-            if started:
-                ray.shutdown()
-
-    return results()
-
-
-def _ray_outcome(ready: Any) -> Outcome:
-    from gsm8k_nb.samplers.ray import RayError, ray
-
+    task = ray.remote(max_retries=0)(run)
+    waiting = {}
     try:
-        return ray.get(ready)
-    except RayError as error:  # its process or node is gone
-        return Outcome(None, f"{type(error).__name__}: {one_line(str(error), SHOWN)}")
+        for place, job in enumerate(jobs):
+            local = job.config.sampler in ("transformers", "vllm") and job.config.device != "cpu"
+            share = (job.config.tensor_parallel if there and local else 0) if gpus is None else gpus
+            waiting[task.options(num_cpus=cpus, num_gpus=share).remote(job, os.getcwd())] = place
+        while waiting:
+            [ready], _ = ray.wait(list(waiting), num_returns=1)
+            try:
+                outcome = ray.get(ready)
+            except RayError as error:  # its process or node is gone
+                outcome = Outcome(None, f"{type(error).__name__}: {one_line(error, SHOWN)}")
+            yield waiting.pop(ready), outcome
+    finally:
+        if started:
+            ray.shutdown()
 
 
 def run(job: Job, cwd: str | None = None) -> Outcome:
     """One job through ``eval.ipynb``. Its notebook stays, also where it failed, and beside it its parameters."""
     error = execute("eval", job.notebook, job.values, cwd)
-    if error:
-        return Outcome(None, error)
     file = job.config.run_folder / "metrics.json"
-    if not file.exists():
-        return Outcome(None, "no metrics.json: nothing was scored")
+    if error or not file.exists():
+        return Outcome(None, error or "no metrics.json: nothing was scored")
     metrics = json.loads(file.read_text(encoding="utf-8"))
     failed = metrics["health"]["failed"]
     return Outcome(metrics["headline"] + (f" ({failed} requests failed: run it again)" if failed else ""), None)
@@ -186,10 +171,9 @@ def run(job: Job, cwd: str | None = None) -> Outcome:
 
 def compare(jobs: Sequence[Job], folder: Path, allow_unlike: bool) -> Outcome:
     """``compare.ipynb`` over the runs of these jobs, into ``folder/compared``."""
-    # In the list of runs a comma or blank parts two names; as a glob, ? stands for it.
-    runs = [re.sub(r"[,\s]", "?", str(job.config.run_folder)) for job in jobs]
     out = folder / "compared"
-    values = {"runs": ", ".join(runs), "allow_unlike": allow_unlike, "out_dir": str(out)}
+    runs = [str(job.config.run_folder) for job in jobs]
+    values = {"runs": runs, "allow_unlike": allow_unlike, "out_dir": str(out)}
     error = execute("compare", folder / "compare.ipynb", values)
     return Outcome(None, error) if error else Outcome(_shown(out / "conclusions.md"), None)
 
@@ -203,19 +187,20 @@ def execute(name: str, notebook: Path, values: dict[str, Any], cwd: str | None =
     notebook.unlink(missing_ok=True)
     parameters = notebook.with_suffix(".yaml")
     parameters.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (_book(name), notebook)]  # traps.md 4.24
+    book = repository_root() / "notebooks" / f"{name}.ipynb"
+    paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (book, notebook)]  # papermill fills in braces
     command = [sys.executable, "-m", "papermill", *paths, "-f", str(parameters)]
     command += ["-k", "python3", "--no-progress-bar", "--start-timeout", "600"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd)
     try:
-        _, told = process.communicate()
+        _, messages = process.communicate()
     except BaseException:
         process.terminate()
         process.wait()
         raise
     if process.returncode == 0:
         return None
-    last = (told.strip().splitlines() or [f"papermill ended with {process.returncode}"])[-1]
+    last = (messages.strip().splitlines() or [f"papermill ended with {process.returncode}"])[-1]
     return one_line(_error_shown(notebook) or last, SHOWN)
 
 
@@ -232,54 +217,11 @@ def table(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> str:
     """File, folder (of a failed run, its notebook), and headline or error, in aligned columns of plain text."""
     rows = [("file", "folder", "result")]
     for job, outcome in zip(jobs, outcomes, strict=True):
-        rows.append((job.file, _shown(job.notebook if outcome.error else job.config.run_folder), _said(outcome)))
+        rows.append((job.file, _shown(job.notebook if outcome.error else job.config.run_folder), str(outcome)))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{file:<{widths[0]}}  {place:<{widths[1]}}  {result}" for file, place, result in rows)
-
-
-def _said(outcome: Outcome) -> str:
-    return f"failed: {outcome.error}" if outcome.error else str(outcome.headline)
 
 
 def _shown(path: Path) -> str:
     root = repository_root()
     return str(path.relative_to(root) if path.is_relative_to(root) else path)
-
-
-def _book(name: str) -> Path:
-    return repository_root() / "notebooks" / f"{name}.ipynb"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m gsm8k_nb.sweep",
-        description="Run eval.ipynb for many parameter files, then compare the runs. A failed run stops no other.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="parameter files, as in params/")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter for all files; may be repeated"
-    )
-    parser.add_argument(
-        "--out-dir",
-        default="outputs/sweep",
-        metavar="FOLDER",
-        help="where notebooks and the comparison go (default: %(default)s); runs go where their own outputs_dir says",
-    )
-    parser.add_argument("--allow-unlike", action="store_true", help="compare runs of unlike protocols, under a banner")
-    parser.add_argument("--ray", action="store_true", help="run the files as Ray tasks, several at a time")
-    parser.add_argument(
-        "--ray-address", metavar="ADDRESS", help="cluster to join, auto or ray://host:10001 (default: start Ray here)"
-    )
-    parser.add_argument("--cpus", type=float, default=1, metavar="N", help="with --ray, cores of a run (default: 1)")
-    parser.add_argument(
-        "--gpus", type=float, metavar="N", help="with --ray, GPUs of a run (default: its tensor_parallel, if any)"
-    )
-    return parser
-
-
-if __name__ == "__main__":
-    import gsm8k_nb.sweep  # a Ray task finds its function by this name, and not by __main__
-
-    sys.exit(gsm8k_nb.sweep.main())

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from gsm8k_nb import sweep
+from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import ConfigError, RunConfig
 
 from .conftest import write_jsonl
@@ -31,7 +32,7 @@ def files(tmp_path, replay_config, problems):
 
 def test_a_failing_run_stops_no_other_and_the_rest_are_compared(files, tmp_path, capsys):
     out = tmp_path / "sw{ee}p"  # traps.md 4.24
-    assert sweep.main([*files, "--set", "n_resamples=200", "--out-dir", str(out)]) == 1
+    assert main(["sweep", *files, "--set", "n_resamples=200", "--out-dir", str(out)]) == 1
     said = capsys.readouterr().out
     assert [line[:5] for line in said.splitlines()[:3]] == ["[1/3]", "[2/3]", "[3/3]"]
     rows = said[said.index("\nfile ") :].splitlines()[2:5]
@@ -51,7 +52,7 @@ def test_on_ray_it_does_the_same(files, tmp_path, capsys):
     ray = pytest.importorskip("ray", reason="the ray extra is not installed")
     sampler.connect(None)
     try:
-        assert sweep.main([files[1], files[2], "--ray", "--out-dir", str(tmp_path / "sweep")]) == 1
+        assert main(["sweep", files[1], files[2], "--ray", "--out-dir", str(tmp_path / "sweep")]) == 1
     finally:
         ray.shutdown()
     said = capsys.readouterr().out
@@ -71,7 +72,7 @@ def test_on_ray_it_does_the_same(files, tmp_path, capsys):
 def test_nothing_is_run_where_a_parameter_is_at_fault(files, tmp_path, monkeypatch, capsys, settings, fault):
     monkeypatch.setattr(sweep, "execute", never)
     arguments = [word for text in settings for word in ("--set", text)]
-    assert sweep.main([*files, *arguments, "--out-dir", str(tmp_path / "sweep")]) == 2
+    assert main(["sweep", *files, *arguments, "--out-dir", str(tmp_path / "sweep")]) == 2
     assert fault in capsys.readouterr().err and not (tmp_path / "sweep").exists()
 
 
@@ -103,13 +104,13 @@ def test_notebooks_of_files_of_one_name_are_kept_apart(tmp_path):
 
 def test_a_ray_sweep_of_ray_runs_is_refused(tmp_path, capsys):
     (tmp_path / "ray.yaml").write_text("sampler: ray\nmodel: org/name\n")
-    assert sweep.main([str(tmp_path / "ray.yaml"), "--ray"]) == 2
+    assert main(["sweep", str(tmp_path / "ray.yaml"), "--ray"]) == 2
     assert "has workers of its own; run it without --ray" in capsys.readouterr().err
 
 
 def test_an_interrupt_says_how_to_go_on(files, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweep, "execute", interrupted)
-    assert sweep.main([*files[:2], "--out-dir", str(tmp_path)]) == 1
+    assert main(["sweep", *files[:2], "--out-dir", str(tmp_path)]) == 1
     said = capsys.readouterr()
     assert "goes on where it was" in said.err and said.out.count("failed: not run: interrupted") == 2
 

@@ -21,7 +21,7 @@ from gsm8k_nb import __version__
 from gsm8k_nb.comparing import Comparison, System, best_group, conclusion
 from gsm8k_nb.comparing import tables as compare_tables
 from gsm8k_nb.reporting.files import csv_text, latex, markdown, save_figure
-from gsm8k_nb.reporting.page import escape, preformatted
+from gsm8k_nb.reporting.html import escape, preformatted
 from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import manifest
 from gsm8k_nb.texts import p_number, percent, points

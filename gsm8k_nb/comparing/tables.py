@@ -28,7 +28,7 @@ from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.reporting import figures, published
 from gsm8k_nb.reporting import page as report
 from gsm8k_nb.reporting.files import csv_text, markdown, save_figure, save_table
-from gsm8k_nb.reporting.page import escape, preformatted, table_html
+from gsm8k_nb.reporting.html import escape, preformatted, table_html
 from gsm8k_nb.runs import Run
 from gsm8k_nb.texts import interval, p_number, p_value, percent, points
 

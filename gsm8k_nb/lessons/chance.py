@@ -20,7 +20,7 @@ from gsm8k_nb.metrics import maj_at_k, maj_curve, pass_curve
 from gsm8k_nb.prompts import prompt_for, render, stops
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WRONG
-from gsm8k_nb.reporting.page import preformatted
+from gsm8k_nb.reporting.html import preformatted
 from gsm8k_nb.samplers import Request, Sampler, open_sampler
 from gsm8k_nb.sampling import use_chat
 

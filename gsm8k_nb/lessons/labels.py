@@ -21,7 +21,7 @@ from gsm8k_nb.answers import is_correct
 from gsm8k_nb.answers.calculator import annotations, evaluate
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WIDTH_IN
-from gsm8k_nb.reporting.page import preformatted
+from gsm8k_nb.reporting.html import preformatted
 from gsm8k_nb.scoring import steps
 
 # Lines before #### of the 1,319 solutions of GSM8K's test split, counted in the official file.

@@ -24,7 +24,7 @@ from gsm8k_nb.places import repository_root
 from gsm8k_nb.prompts import FORMATS, Prompt, PromptFormat, prompt_for, render, stops
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.reporting.figures import RIGHT, STYLE, WIDTH_IN, WRONG
-from gsm8k_nb.reporting.page import escape, preformatted
+from gsm8k_nb.reporting.html import escape, preformatted
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, Sampler, open_sampler
 

@@ -22,7 +22,7 @@ from gsm8k_nb.lessons.labels import one_step_early
 from gsm8k_nb.lessons.stored import Pool
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.reporting.figures import RIGHT, STYLE, WIDTH_IN, WRONG
-from gsm8k_nb.reporting.page import escape, preformatted
+from gsm8k_nb.reporting.html import escape, preformatted
 from gsm8k_nb.scoring import steps
 
 Extractor = Callable[[str], Decimal | None]

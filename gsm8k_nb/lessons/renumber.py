@@ -28,7 +28,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.lessons.prompting import complete
 from gsm8k_nb.prompts import prompt_for
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting.page import escape
+from gsm8k_nb.reporting.html import escape
 from gsm8k_nb.texts import p_number
 
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")

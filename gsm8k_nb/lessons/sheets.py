@@ -1,12 +1,13 @@
 """Students' sheets from the lessons, and marks from the sheets, through nbgrader.
 
-    python -m gsm8k_nb.lessons.sheets outputs/lessons
+    python -m gsm8k_nb lessons outputs/lessons
 
 makes a course folder as nbgrader lays it out: each lesson is one assignment, ``source/<lesson>/<lesson>.ipynb`` the
 instructor's version and ``release/<lesson>/<lesson>.ipynb`` the sheet without solutions and hidden tests. Sheets that
 come back go to ``submitted/<student>/<lesson>/``; ``nbgrader autograde <lesson>``, called in that folder, marks them.
 """
 
+import argparse
 import os
 import shutil
 import sys
@@ -74,14 +75,17 @@ def strip(book: Path) -> None:
     nbformat.write(notebook, book)
 
 
-def main(arguments: list[str]) -> int:
-    if len(arguments) == 2 and arguments[0] == "--strip":
-        strip(Path(arguments[1]))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the course folder, such as outputs/lessons")
+    parser.add_argument("--strip", action="store_true", help="FOLDER is an executed lesson: take its solutions out")
+    parser.set_defaults(run=_command)
+
+
+def _command(given: argparse.Namespace) -> int:
+    if given.strip:
+        strip(given.folder)
         return 0
-    if len(arguments) != 1:
-        print("usage: python -m gsm8k_nb.lessons.sheets FOLDER (such as outputs/lessons)", file=sys.stderr)
-        return 2
-    api = course(Path(arguments[0]))
+    api = course(given.folder)
     for book in lessons():
         print(release(api, book.stem))
     return 0
@@ -98,7 +102,3 @@ def _check(result: dict, what: str) -> None:
     if not result["success"]:
         said = (result.get("error") or "") + (result.get("log") or "")
         raise SheetError(f"{what}: {said[-2000:].strip()}")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

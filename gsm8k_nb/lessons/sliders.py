@@ -11,7 +11,7 @@ from typing import Any
 from IPython.display import HTML, display
 from matplotlib.figure import Figure
 
-from gsm8k_nb.reporting.page import show_figure
+from gsm8k_nb.reporting.html import show_figure
 
 NO_SLIDERS = "For sliders here, install ipywidgets: <code>pip install 'ipywidgets>=8'</code>"
 

@@ -24,7 +24,7 @@ from gsm8k_nb.answers import judge
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import find_path
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.reporting.page import preformatted
+from gsm8k_nb.reporting.html import preformatted
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import open_sampler
 

@@ -10,6 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from gsm8k_nb.comparing import Comparison
+from gsm8k_nb.reporting import or_failure
 from gsm8k_nb.scoring import DEFAULT_RULES
 from gsm8k_nb.summary import Results, by_steps
 from gsm8k_nb.texts import p_number, points
@@ -34,6 +35,7 @@ STYLE = {
 }
 
 
+@or_failure
 def accuracy_by_steps(results: Results) -> Figure:
     """Accuracy against the number of gold steps, with intervals and the number of problems at each."""
     table = by_steps(results)
@@ -53,6 +55,7 @@ def accuracy_by_steps(results: Results) -> Figure:
     return figure
 
 
+@or_failure
 def length_by_verdict(results: Results) -> Figure:
     """How long right and wrong completions are, in tokens (characters where the tokens are not known)."""
     rows = results.of_rule().dropna(subset=["correct"])
@@ -63,7 +66,7 @@ def length_by_verdict(results: Results) -> Figure:
         figure, axes = _figure()
         # Where a few very long texts would squeeze all others into one bar, they count in the last one.
         end = min(lengths.max(), 2 * lengths.quantile(0.99)) if len(lengths) else 0.0
-        longer = " (longer ones in the last bar)" if len(lengths) and end < lengths.max() else ""
+        longer = "\n(longer ones in the last bar)" if len(lengths) and end < lengths.max() else ""
         bins, lengths = np.linspace(0, max(float(end), 1.0), 31), lengths.clip(upper=end)
         for verdict, color, name in ((False, WRONG, "wrong"), (True, RIGHT, "right")):
             part = lengths[rows["correct"] == verdict]
@@ -75,6 +78,7 @@ def length_by_verdict(results: Results) -> Figure:
     return figure
 
 
+@or_failure
 def accuracy_by_rule(results: Results) -> Figure:
     """Accuracy under every rule over the same completions, the two rules of this package first, with intervals."""
     scored = {name: values for name, values in results.metrics["rules"].items() if values["accuracy"] is not None}
@@ -96,6 +100,7 @@ def accuracy_by_rule(results: Results) -> Figure:
     return figure
 
 
+@or_failure
 def curves_over_k(results: Results) -> Figure:
     """pass@k, maj@k and pass^k against k, from the one pool of N samples a problem, with intervals at powers of two."""
     lines = (  # a little apart, so that no interval hides another

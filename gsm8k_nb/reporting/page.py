@@ -1,21 +1,22 @@
-"""The report: tables and figures saved in the run folder, and ``report.html``, one file that opens anywhere.
+"""``report.html``, one file that opens anywhere; its blocks, as the notebooks show them; and all files of a report.
 
-    python -m gsm8k_nb.reporting.page params/smollm2.yaml          the headline and where the report lies
-    python -m gsm8k_nb.reporting.page params/smollm2.yaml --pdf    and ``report.pdf`` beside it, printed by Chromium
-
-Model text is data: wherever it is shown it is escaped, so that a completion full of HTML, Markdown or dollar signs
-shows as the characters it is made of.
+The page holds no reference to anything outside itself; its one script is allowed by its hash. Model text in it is data,
+escaped wherever it is shown.
 """
 
 import base64
 import hashlib
-import html
 import json
 import math
 import os
-import sys
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 from IPython.display import HTML
@@ -24,17 +25,19 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb import __version__
-from gsm8k_nb.config import ConfigError, RunConfig, read_parameters
+from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting import browser, chromium, figures, published, tables
+from gsm8k_nb.reporting import browser, failure, figures, tables
 from gsm8k_nb.reporting.files import csv_text, figure_bytes, save_figure, save_table
+from gsm8k_nb.reporting.html import escape, folded, preformatted, table_html
+from gsm8k_nb.reporting.html import show_figure as show_figure
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
-from gsm8k_nb.texts import visible
 
 N_EXAMPLES = 3
-_PRE = "white-space: pre-wrap; overflow-wrap: anywhere"
-LONG = 20_000  # characters; of a longer text the rest is folded away, whole but out of the way
+LARGEST_COPY = 8_000_000  # bytes of a report that an output of a notebook may hold
+PRINTERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
+PRINT_SECONDS = 120  # a report of the largest size prints in a few
 
 FIGURES = {
     "accuracy_by_steps": (figures.accuracy_by_steps, "Accuracy with intervals against the number of solution steps"),
@@ -52,32 +55,44 @@ TABLES = {
 }
 
 
+class PrintError(RuntimeError):
+    """The page could not be printed: the message says what to do."""
+
+
 def save(results: Results) -> Path:
-    """Write every table (CSV, LaTeX), every figure (PNG, PDF) and ``report.html``; returns the report's path."""
-    made = results.run.read_json("manifest.json")
+    """Write every table (CSV, LaTeX), every figure (PNG, PDF) and ``report.html``; returns the report's path.
+
+    Those that could not be made are named in the report and in the manifest, whose status is then ``incomplete``.
+    """
+    run, made = results.run, results.run.read_json("manifest.json")
     if made:  # "complete" is written last: from here on, until all is there, the manifest does not say it
-        results.run.write_json("manifest.json", made | {"status": "reporting"})
-    shown = run_tables(results)
+        run.write_json("manifest.json", made | {"status": "reporting"})
+    shown, drawn = run_tables(results), run_figures(results)
+    samples = tables.disagreeing_samples(results)
     for name, table in shown.items():
-        save_table(results.run, name, table)
-    results.run.write_text("tables/disagreeing_samples.csv", csv_text(tables.disagreeing_samples(results)))
-    images = {}
-    for name, (figure, text) in run_figures(results).items():
-        save_figure(results.run, name, figure)
-        images[name] = (svg(figure, name), text)
-    page = results.run.write_text("report.html", render_html(results, shown, images))
+        save_table(run, name, table)
+    run.write_text("tables/disagreeing_samples.csv", csv_text(samples))
+    for name, (figure, _) in drawn.items():
+        save_figure(run, name, figure)
+    images = {name: (svg(figure, name), text) for name, (figure, text) in drawn.items()}
+    products = [*shown.values(), samples, *(figure for figure, _ in drawn.values())]
+    failures = [said for said in map(failure, products) if said]
+    page = run.write_text("report.html", render_html(results, shown, images, failures))
     if made:
-        failed = results.metrics["health"]["failed"]
-        results.run.write_json("manifest.json", made | {"status": "incomplete" if failed else "complete"})
+        whole = not failures and not results.metrics["health"]["failed"]
+        facts = {"not_made": failures} if failures else {}
+        kept = {name: value for name, value in made.items() if name != "not_made"}
+        run.write_json("manifest.json", kept | facts | {"status": "complete" if whole else "incomplete"})
     return page
 
 
 def run_tables(results: Results) -> dict[str, pd.DataFrame]:
     """The tables of a run by name; curves over k, and published results, only where there are any."""
     makers = TABLES | ({"at_k": tables.at_k} if results.config.n_samples > 1 else {})
-    made = {name: make(results) for name, make in makers.items()}
-    beside = beside_published(results)
-    return made | ({"beside_published": beside} if len(beside) else {})
+    beside = tables.beside_published(results)
+    return {name: make(results) for name, make in makers.items()} | (
+        {"beside_published": beside} if len(beside) else {}
+    )
 
 
 def run_figures(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -88,21 +103,33 @@ def run_figures(results: Results) -> dict[str, tuple[Figure, str]]:
     return {name: (make(results), text) for name, (make, text) in makers.items()}
 
 
-def beside_published(results: Results) -> pd.DataFrame:
-    """Published results of this run's protocol, and whether each is inside its interval; empty where there is none."""
-    return published.beside(results.metrics, results.config.model).set_index("model")
-
-
 def svg(figure: Figure, name: str) -> str:
     """A figure as SVG in base64: sharp at every size. ``name`` stands for the random part of the ids inside."""
     with rc_context({"svg.hashsalt": name}):
         return base64.b64encode(figure_bytes(figure, "svg")).decode()
 
 
-def show_figure(figure: Figure, alt: str) -> HTML:
-    """A figure for a notebook's output, with alternative text for those who cannot see it."""
-    data = base64.b64encode(figure_bytes(figure, "png")).decode()
-    return HTML(f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" style="max-width: 640px">')
+def show_parameters(config: RunConfig) -> HTML:
+    """The parameters that differ from their defaults; all the others folded away."""
+    table = tables.parameters(config)
+    changed, rest = (table[table["changed"] == mark].drop(columns="changed") for mark in ("*", ""))
+    block = table_html(changed) if len(changed) else "<p>Every parameter has its default.</p>"
+    return HTML(block + folded(f"The other {len(rest)} parameters, as they are by default", table_html(rest)))
+
+
+def show_saved(page: Path) -> HTML:
+    """Where a report lies; in Jupyter with a link that opens it, and one that saves a copy.
+
+    JupyterLab opens nothing outside the folder in which it was started: from there the copy is the way to it.
+    """
+    path = Path(os.path.relpath(page)).as_posix()
+    links = []
+    if "JPY_SESSION_NAME" in os.environ:  # set by Jupyter's server, whose kernels work in the notebook's folder
+        links.append(f'<a href="{quote(path)}" target="_blank">open</a>')
+        if page.stat().st_size <= LARGEST_COPY:
+            data = base64.b64encode(page.read_bytes()).decode()
+            links.append(f'<a download="report.html" href="data:text/html;base64,{data}">save a copy</a>')
+    return HTML(f"<p>Report: <code>{escape(path)}</code> {' or '.join(links)}</p>")
 
 
 def show_headline(results: Results) -> HTML:
@@ -124,18 +151,14 @@ def show_prompt(run: Run) -> HTML:
 
 def show_examples(results: Results, correct: bool, n: int = N_EXAMPLES) -> HTML:
     """The first ``n`` right or wrong samples under the headline rule, each in full: question, gold, completion."""
-    return HTML("".join(example["html"] for example in examples(results, correct, n)) or "<p>There is none.</p>")
-
-
-def examples(results: Results, correct: bool, n: int) -> list[dict[str, str]]:
-    """The blocks of ``show_examples``, each with its problem's id."""
     problems = {problem.id: problem for problem in results.problems}
     rows = results.of_rule()
     rows = rows[rows["correct"].map(lambda verdict: verdict is correct)].head(n)
-    return [{"id": row.problem_id, "html": _example(problems[row.problem_id], row)} for row in rows.itertuples()]
+    blocks = [_example(problems[row.problem_id], row) for row in rows.itertuples()]
+    return HTML("".join(blocks) or "<p>There is none.</p>")
 
 
-def _example(problem: Problem, row) -> str:
+def _example(problem: Problem, row: Any) -> str:
     read = "no number" if row.predicted is None or row.predicted != row.predicted else row.predicted
     verdict = "right" if row.correct else "wrong"
     return (
@@ -148,25 +171,21 @@ def _example(problem: Problem, row) -> str:
 
 def show_disagreements(results: Results, a: str = "strict", b: str = "flexible", n: int = N_EXAMPLES) -> HTML:
     """Completions on which two rules give another verdict: all their ids, and the first ``n`` texts in full."""
-    return HTML(disagreement_html(tables.disagreeing_samples(results), a, b, n))
-
-
-def disagreement_html(samples: pd.DataFrame, a: str, b: str, n: int) -> str:
-    """The block of ``show_disagreements``, from ``tables.disagreeing_samples``."""
-    if not len(samples):
-        return f"<p>{escape(a)} and {escape(b)} agree on every completion that was scored.</p>"
+    samples = tables.disagreeing_samples(results)
+    if not {a, b} < set(samples):  # no rule disagrees with another, or the table failed
+        return HTML(f"<p>{escape(failure(samples) or f'{a} and {b} agree on every completion that was scored.')}</p>")
     right = {rule: samples[rule].astype(str).str.endswith("(right)") for rule in (a, b)}
     apart = samples[right[a] != right[b]]
-    if not len(apart):
-        return f"<p>{escape(a)} and {escape(b)} agree on every completion.</p>"
     ids = ", ".join(f"{problem}/{index}" for problem, index in apart.index)
-    columns = (apart.head(n)[name] for name in (a, b, "gold", "text"))
     blocks = [
-        f"<p>{escape(problem)}/{index}: {escape(a)} read {escape(read_a)}, {escape(b)} read {escape(read_b)}, "
-        f"gold {escape(gold)}</p>{preformatted(text if isinstance(text, str) else '')}"
-        for (problem, index), read_a, read_b, gold, text in zip(apart.index[:n], *columns, strict=True)
+        f"<p>{escape(f'{problem}/{index}: {a} read {read_a}, {b} read {read_b}, gold {gold}')}</p>"
+        + preformatted(text if isinstance(text, str) else "")
+        for (problem, index), read_a, read_b, gold, text in zip(
+            apart.index[:n], *(apart[:n][name] for name in (a, b, "gold", "text")), strict=True
+        )
     ]
-    return f"<p>{len(apart)} completions: {escape(ids)}</p>" + "".join(blocks)
+    summary = f"{len(apart)} completions: {ids}" if len(apart) else f"{a} and {b} agree on every completion."
+    return HTML(f"<p>{escape(summary)}</p>" + "".join(blocks))
 
 
 def how_to_repeat(results: Results) -> HTML:
@@ -194,12 +213,16 @@ def repeat_text(results: Results) -> str:
 
 
 def render_html(
-    results: Results, shown: dict[str, pd.DataFrame], images: dict[str, tuple[str, str]], budget: int = browser.BUDGET
+    results: Results,
+    shown: dict[str, pd.DataFrame],
+    images: dict[str, tuple[str, str]],
+    failures: Sequence[str] = (),
+    budget: int = browser.BUDGET,
 ) -> str:
     """The whole report as one HTML page without outside references; its one script is allowed by its hash.
 
     ``shown`` are ``run_tables``; ``images`` those of ``run_figures`` as SVG in base64, with alternative texts;
-    ``budget`` is how many bytes of samples the page may hold.
+    ``failures`` say which of them could not be made; ``budget`` is how many bytes of samples the page may hold.
     """
     script, samples = _data_file("report.js"), browser.browser_data(results, budget)
     values = {
@@ -210,15 +233,15 @@ def render_html(
         "score": results.metrics["rules"][results.headline_rule],
         "level": f"{100 * results.config.confidence:g}%",
         "facts": title_facts(results),
-        "warnings": tables.warnings(results),
+        "warnings": [*failures, *tables.warnings(results)],
         "tables": {name: table_html(table) for name, table in shown.items()},
-        "matrix": matrix_cells(shown["disagreements"]),
+        "matrix": {} if failure(shown["disagreements"]) else matrix_cells(shown["disagreements"]),
         "parameters": table_html(tables.parameters(results.config)),
         "made_with": table_html(tables.made_with(results.run)),
         "images": images,
         "prompt": show_prompt(results.run).data,
-        "right": examples(results, True, N_EXAMPLES),
-        "wrong": examples(results, False, N_EXAMPLES),
+        "right": show_examples(results, True).data,
+        "wrong": show_examples(results, False).data,
         "repeat": repeat_text(results),
         "browser": samples,
         "data": browser.script_json(samples),
@@ -238,18 +261,19 @@ def content_policy(script: str) -> str:
 
 def title_facts(results: Results) -> dict[str, str]:
     """What a reader must know to place the number: model, data, protocol, rule, health, date."""
-    found, health = results.metrics, results.metrics["health"]
-    dataset, sessions = found["dataset"], results.run.read_json("manifest.json").get("sessions") or []
+    health, dataset = results.metrics["health"], results.metrics["dataset"]
+    sessions = results.run.read_json("manifest.json").get("sessions") or []
     counts = {"failed": "failed", "truncated": "truncated", "no_answer": "without a number", "empty": "empty"}
-    said = [f"{health[key]:,} {name}" for key, name in counts.items() if health[key] is not None]
+    known = [f"{health[key]:,} {name}" for key, name in counts.items() if health[key] is not None]
     facts = {
         "Model": results.config.model,
         "Data": f"{dataset['name']} ({dataset['config']}, {dataset['split']}), {dataset['n_problems']:,} problems",
-        "Protocol": found["protocol"]["label"],
+        "Protocol": results.metrics["protocol"]["label"],
         "Answer rule": results.headline_rule,
-        "Health": f"of {health['requested']:,} completions {', '.join(said)}",
+        "Health": f"of {health['requested']:,} completions {', '.join(known)}",
     }
-    return facts | ({"Sampled": sessions[-1]["started"][:10]} if sessions else {})
+    act = "Replayed" if results.config.sampler == "replay" else "Sampled"
+    return facts | ({act: sessions[-1]["started"][:10]} if sessions else {})
 
 
 def matrix_cells(counts: pd.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
@@ -261,65 +285,39 @@ def matrix_cells(counts: pd.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
     }
 
 
-def main(arguments: list[str]) -> int:
-    """``python -m gsm8k_nb.reporting.page params/x.yaml [--pdf]``: headline and report's path of a finished run."""
-    files = [one for one in arguments if one != "--pdf"]
-    if len(files) != 1 or files[0].startswith("-"):
-        print("usage: python -m gsm8k_nb.reporting.page PARAMETERS.yaml [--pdf]", file=sys.stderr)
-        return 2
-    try:
-        run = Run(RunConfig.checked(read_parameters(files[0])).run_folder)
-    except ConfigError as error:
-        print(*(f"{files[0]}: {line}" for line in str(error).splitlines()), sep="\n", file=sys.stderr)
-        return 2
-    found = run.read_json("metrics.json")
-    page = run.folder / "report.html"
-    if not found or not page.exists():
-        missing = "report.html" if found else "metrics.json"
-        print(f"{run.folder} has no {missing}: the run has not finished", file=sys.stderr)
-        return 1
-    print(found["headline"])
-    print(f"report: {os.path.relpath(page)}")
-    if "--pdf" in arguments:
+def print_pdf(page: Path) -> Path:
+    """Print an HTML file to a PDF beside it, by this machine's browser. PrintError where that cannot be."""
+    program = printer()
+    if program is None:
+        raise PrintError(
+            f"a PDF needs Chromium, Chrome or Edge, and none of {', '.join(PRINTERS)} is on the PATH: install one "
+            f"(Debian: apt install chromium; macOS: brew install --cask chromium), or print {page} by hand"
+        )
+    made = page.with_suffix(".pdf").resolve()
+    made.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        printing = ["--no-pdf-header-footer", f"--print-to-pdf={made}", page.resolve().as_uri()]
+        command = [program, *headless(profile), *printing]
         try:
-            print(f"pdf: {os.path.relpath(chromium.print_pdf(page))}")
-        except chromium.ChromiumError as error:
-            print(error, file=sys.stderr)
-            return 1
-    return 0
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PRINT_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PrintError(f"{program} did not print {page}: {error}") from error
+    if done.returncode or not made.exists():
+        raise PrintError(f"{program} did not print {page} (exit status {done.returncode}): {done.stderr[-500:]}")
+    return made
 
 
-def table_html(table: pd.DataFrame) -> str:
-    """A table as HTML, cells escaped and never shortened."""
-    with pd.option_context("display.max_colwidth", None):
-        page = table.map(_visible).reset_index().to_html(index=False, escape=True, border=0)
-    return page.replace("<th>", '<th scope="col">')  # cells are escaped: every other < is the table's own
+def printer() -> str | None:
+    """The path of a browser that prints; None where there is none."""
+    return next(filter(None, map(shutil.which, PRINTERS)), None)
 
 
-def preformatted(text: str) -> str:
-    """Text as it is, line by line, for HTML; what is beyond ``LONG`` characters is folded away."""
-    head, rest = (f'<pre style="{_PRE}">{escape(part)}</pre>' for part in (text[:LONG], text[LONG:]))
-    if len(text) <= LONG:
-        return head
-    summary = f"<summary>The other {len(text) - LONG:,} characters</summary>"
-    return f'{head}<details class="rest">{summary}{rest}</details>'
-
-
-def escape(text: str) -> str:
-    """Text as HTML that shows exactly its characters; control characters as their pictures, dollars as entities.
-
-    MathJax, which notebooks load, reads ``$`` in any HTML output; an entity inside ``<pre>`` is left alone.
-    """
-    return html.escape(visible(text)).replace("$", "&#36;")
-
-
-def _visible(value: object) -> object:
-    return visible(value) if isinstance(value, str) else value
+def headless(profile: str) -> list[str]:
+    """Arguments for a browser without a window, with a profile of its own in the folder ``profile``."""
+    # Chromium refuses to start as root, as in many containers, unless its sandbox is off.
+    root = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
+    return ["--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}", *root]
 
 
 def _data_file(name: str) -> str:
     return resources.files("gsm8k_nb").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

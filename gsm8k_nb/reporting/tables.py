@@ -5,18 +5,18 @@ from typing import Any
 
 import pandas as pd
 
-from gsm8k_nb import metrics, summary
-from gsm8k_nb import mistakes as errors
+from gsm8k_nb import metrics, mistakes, summary
 from gsm8k_nb.answers import RULES
-from gsm8k_nb.config import RunConfig
+from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.records import Problem
+from gsm8k_nb.reporting import or_failure, published
 from gsm8k_nb.runs import Run, Sampled
 from gsm8k_nb.sampling.costs import Plan
 from gsm8k_nb.scoring import DEFAULT_RULES, steps
 from gsm8k_nb.summary import WARN_ABOVE, Results
-from gsm8k_nb.texts import visible
+from gsm8k_nb.texts import interval, percent, visible
 
 
 def show_in_full() -> None:
@@ -28,12 +28,16 @@ def show_in_full() -> None:
 
 
 def parameters(config: RunConfig) -> pd.DataFrame:
-    """Every parameter with its value and its line of help; a value that is not the default is starred."""
+    """Every parameter with its value and its line of help; a value that is not the default is starred.
+
+    How stored completions were made is their source's to say, whatever value such a parameter has here.
+    """
+    theirs = SOURCES_OWN if config.sampler == "replay" else set()
     rows = [
         {
             "parameter": name,
-            "value": str(getattr(config, name)),
-            "changed": "*" if getattr(config, name) != field.default else "",
+            "value": "its source's" if name in theirs else str(getattr(config, name)),
+            "changed": "*" if getattr(config, name) != field.default and name not in theirs else "",
             "meaning": field.description,
         }
         for name, field in RunConfig.model_fields.items()
@@ -70,6 +74,8 @@ def step_counts(problems: Sequence[Problem]) -> pd.DataFrame:
 
 def prompt(form: PromptFormat) -> pd.DataFrame:
     """The prompt format: what it asks for, what cuts it, and its exemplars."""
+    if form.name == "as_stored":
+        return _facts({"prompt": "its source's: unknown here, unless the source is a run folder, which states it"})
     return _facts(
         {
             "prompt": form.name,
@@ -105,8 +111,7 @@ def plan(asked: Plan) -> pd.DataFrame:
         "completion tokens, at most": f"{asked.completion_tokens:,}",
     }
     if asked.cost is not None:
-        estimated = f" ({asked.uncounted:,} samples estimated: not counted by the server)" if asked.uncounted else ""
-        facts |= {"cost so far": f"{asked.spent:.4f}{estimated}", "further cost, at most about": f"{asked.cost:.4f}"}
+        facts |= {"cost so far": f"{asked.spent:.4f}", "further cost, at most about": f"{asked.cost:.4f}"}
     return _facts(facts)
 
 
@@ -119,53 +124,51 @@ def made_with(run: Run) -> pd.DataFrame:
     facts["git commit"] = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
     facts["python"] = f"{environment.get('python')} on {environment.get('platform')}, {environment.get('cores')} cores"
     facts["packages"] = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
-    facts["tokens"] = ", ".join(f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items())
-    sessions = [
-        f"{one['started']} to {one['ended'] or 'an end that was not recorded'}" for one in manifest.get("sessions", [])
-    ]
-    facts["sampled (UTC)"] = "; ".join(sessions)
+    tokens = {kind: count for kind, count in manifest.get("tokens", {}).items() if count}
+    facts["tokens"] = ", ".join(f"{count:,} {kind}" for kind, count in tokens.items()) or "not recorded"
+    sessions = manifest.get("sessions", [])
+    spans = [f"{one['started']} to {one['ended'] or 'an end that was not recorded'}" for one in sessions]
+    facts["replayed (UTC)" if engine.get("engine") == "replay" else "sampled (UTC)"] = "; ".join(spans)
     return _facts(facts)
 
 
+@or_failure
 def accuracy(results: Results) -> pd.DataFrame:
     """Accuracy under strict, flexible and the headline's rule, in percent, with its interval and how that was made."""
-    level = f"{100 * results.config.confidence:g}% interval"
+    table = _rules(results).drop(columns="how it reads")
+    table = table.loc[[name for name in table.index if name in (*DEFAULT_RULES, results.headline_rule)]]
+    return table.rename({results.headline_rule: f"{results.headline_rule} (headline)"})
+
+
+@or_failure
+def by_rule(results: Results) -> pd.DataFrame:
+    """Accuracy under every rule that was scored, over the same completions: what another tool would have reported."""
+    return _rules(results).drop(columns=["of", "standard error", "method"])
+
+
+def _rules(results: Results) -> pd.DataFrame:
     rows = [
         {
-            "rule": name + (" (headline)" if name == results.headline_rule else ""),
+            "rule": name,
             "right": values["correct"],
             "of": values["n"],
             "accuracy %": _percent(values["accuracy"]),
-            level: _interval(values["ci_low"], values["ci_high"]),
+            _level(results): _interval(values["ci_low"], values["ci_high"]),
             "standard error": _percent(values["standard_error"]),
-            "no answer": values["no_answer"],
+            "no number": values["no_answer"],
             "method": values["interval"],
+            "how it reads": RULES[name].description,
         }
         for name, values in results.metrics["rules"].items()
-        if name in (*DEFAULT_RULES, results.headline_rule)
     ]
     return pd.DataFrame(rows).set_index("rule")
 
 
-def by_rule(results: Results) -> pd.DataFrame:
-    """Accuracy under every rule that was scored, over the same completions: what another tool would have reported."""
-    level = f"{100 * results.config.confidence:g}% interval"
-    rows = [
-        (
-            name,
-            values["correct"],
-            _percent(values["accuracy"]),
-            _interval(values["ci_low"], values["ci_high"]),
-            values["no_answer"],
-            RULES[name].description,
-        )
-        for name, values in results.metrics["rules"].items()
-    ]
-    return pd.DataFrame(rows, columns=["rule", "right", "accuracy %", level, "no number", "how it reads"]).set_index(
-        "rule"
-    )
+def _level(results: Results) -> str:
+    return f"{100 * results.config.confidence:g}% interval"
 
 
+@or_failure
 def disagreements(results: Results) -> pd.DataFrame:
     """The extractor matrix: on how many completions each pair of rules gives another verdict."""
     verdict = verdict_by_rule(results)
@@ -173,6 +176,7 @@ def disagreements(results: Results) -> pd.DataFrame:
     return pd.DataFrame(counts, index=list(verdict)).rename_axis("rule")
 
 
+@or_failure
 def disagreeing_samples(results: Results) -> pd.DataFrame:
     """Every completion on which not all rules agree: what each rule read, with its verdict, and the text."""
     verdict = verdict_by_rule(results)
@@ -194,13 +198,15 @@ def verdict_by_rule(results: Results) -> pd.DataFrame:
     return wide[[name for name in results.metrics["rules"] if name in wide]].astype(bool)
 
 
+@or_failure
 def error_kinds(results: Results) -> pd.DataFrame:
     """What is wrong in the wrong answers, as far as a program can tell: counts, examples and measured precision."""
-    table = errors.error_table(results.errors)
+    table = mistakes.error_table(results.errors)
     table["share"] = table["share"].map(_percent)
     return table.rename(columns={"share": "share %", "precision": "labels right when checked"}).set_index("kind")
 
 
+@or_failure
 def rules_crossed(results: Results) -> pd.DataFrame:
     """How ``strict`` and ``flexible`` agree, sample by sample: counts of each pair of verdicts."""
     keys = ["problem_id", "sample_index"]
@@ -213,11 +219,15 @@ def rules_crossed(results: Results) -> pd.DataFrame:
     return counts.reindex(index=rows, columns=columns, fill_value=0).rename_axis(index="samples", columns=None)
 
 
+@or_failure
 def health(results: Results) -> pd.DataFrame:
     """Counts and shares of what can go wrong in a run, with a plain warning above 1%."""
+    return pd.DataFrame(_checks(results)).set_index("check")
+
+
+def _checks(results: Results) -> list[dict[str, Any]]:
     counts = results.metrics["health"]
-    rows = [_check(name, counts[key], counts["requested"], advice) for name, key, advice in _CHECKS]
-    return pd.DataFrame(rows).set_index("check")
+    return [_check(name, counts[key], counts["requested"], advice) for name, key, advice in _CHECKS]
 
 
 def _check(name: str, count: int | None, total: int, advice: str) -> dict[str, Any]:
@@ -227,16 +237,17 @@ def _check(name: str, count: int | None, total: int, advice: str) -> dict[str, A
     return {"check": name, "samples": count, "share": f"{count / total:.1%}", "note": note}
 
 
+@or_failure
 def by_steps(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule by the number of steps of the gold solution, with intervals."""
-    level = f"{100 * results.config.confidence:g}% interval"
     rows = [
         (row.steps, row.problems, _percent(row.accuracy), _interval(row.low, row.high))
         for row in summary.by_steps(results).itertuples()
     ]
-    return pd.DataFrame(rows, columns=["steps", "problems", "accuracy %", level]).set_index("steps")
+    return pd.DataFrame(rows, columns=["steps", "problems", "accuracy %", _level(results)]).set_index("steps")
 
 
+@or_failure
 def at_k(results: Results) -> pd.DataFrame:
     """pass@k, maj@k and pass^k in percent with intervals, for powers of two up to N and N itself."""
     found, ends = results.metrics, results.metrics["intervals_at_k"]
@@ -251,11 +262,17 @@ def at_k(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=titles).set_index("k")
 
 
+@or_failure
+def beside_published(results: Results) -> pd.DataFrame:
+    """Published results of this run's protocol, and whether each is inside its interval; empty where there is none."""
+    return published.beside(results.metrics, results.config.model).set_index("model")
+
+
 def warnings(results: Results) -> list[str]:
     """One plain sentence for each fault of the run that a reader must know before the accuracy."""
     lines = [
-        f"{name}: {row['samples']} samples ({row['share']}), {row['note']}"
-        for name, row in health(results).iterrows()
+        f"{row['check']}: {row['samples']} samples ({row['share']}), {row['note']}"
+        for row in _checks(results)
         if row["note"].startswith("above")
     ]
     for rule, rows in results.frame.dropna(subset=["failure"]).groupby("rule", sort=False):
@@ -291,11 +308,7 @@ _CHECKS = (
         "degenerate",
         "a piece of text repeats to the end; check the template, or the model is too small",
     ),
-    (
-        "empty",
-        "empty",
-        "no text, or reasoning alone; check the chat template, stop strings, a server's reasoning parser",
-    ),
+    ("empty", "empty", "the model said nothing; check the chat template and the stop strings"),
 )
 
 
@@ -305,8 +318,8 @@ def _facts(values: dict[str, Any]) -> pd.DataFrame:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.2f}"
+    return "" if share is None else percent(share)
 
 
 def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
+    return "" if low is None or high is None else interval(low, high)

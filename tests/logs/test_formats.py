@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gsm8k_nb import data
+from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs import files
-from gsm8k_nb.logs.__main__ import main
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log
 from gsm8k_nb.logs.log import LogError
 from gsm8k_nb.logs.reading import COLUMNS

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import DataError
 from gsm8k_nb.logs import log as logs
-from gsm8k_nb.logs.__main__ import main
 from gsm8k_nb.logs.aligning import normal
 from gsm8k_nb.logs.exporting import export_run
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log

@@ -3,10 +3,14 @@ import json
 import re
 
 import pytest
+from matplotlib.figure import Figure
 
 from gsm8k_nb import texts
-from gsm8k_nb.reporting import browser, chromium, figures, tables
+from gsm8k_nb.__main__ import main
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.reporting import browser, figures, or_failure, tables
 from gsm8k_nb.reporting import page as report
+from gsm8k_nb.reporting.html import preformatted
 from gsm8k_nb.scoring import steps
 
 from ..samplers.test_replay import evaluate
@@ -127,7 +131,7 @@ def test_long_texts_are_whole(problems, tmp_path):  # traps.md 4.29
     results = results_of(problems, [[long]] * 4, tmp_path)
     assert long in report.show_examples(results, correct=False).data
     assert long in report.save(results).read_text()
-    folded = report.preformatted("x" * 1_000_000)
+    folded = preformatted("x" * 1_000_000)
     assert folded.count("x") == 1_000_000 + folded.count("exp") and "The other 980,000 characters" in folded
 
 
@@ -167,22 +171,30 @@ def test_command_line_prints_headline_and_path(replay_config, tmp_path, capsys):
     report.save(results)
     file = tmp_path / "params.yaml"
     file.write_text("\n".join(report.repeat_text(results).split("\n\n")[0].split("\n")[1:]))
-    assert report.main([str(file)]) == 0
-    out = capsys.readouterr().out
-    assert results.headline in out and "report.html" in out
+    for source in (file, results.run.folder):
+        assert main(["report", str(source)]) == 0
+        out = capsys.readouterr().out
+        assert results.headline in out and "report.html" in out
+    (results.run.folder / "report.html").unlink()
+    assert main(["report", str(results.run.folder)]) == 1
+    assert "has no report.html: the run has not finished" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 1 and "has no metrics.json" in capsys.readouterr().err
     file.write_text("temprature: 0\nlimit: none of it")
-    assert report.main([str(file)]) == report.main([str(tmp_path / "no.yaml")]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert [line.partition(": ")[0] for line in told] == [str(file), str(file), str(tmp_path / "no.yaml")]
-    assert "temperature" in told[1] and "No such file" in told[2]
-    assert report.main([]) == report.main(["--pdf"]) == report.main([str(file), "--html"]) == 2
+    assert main(["report", str(file)]) == main(["report", str(tmp_path / "no.yaml")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["error", str(name)] for name in (file, file, tmp_path / "no.yaml")
+    ]
+    assert "temperature" in lines[1] and "No such file" in lines[2]
+    for wrong in ([], ["--pdf"], [str(file), "--html"]):
+        with pytest.raises(SystemExit):
+            main(["report", *wrong])
 
 
 def test_a_pdf_without_chromium_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(chromium, "NAMES", ("no-such-browser",))
-    monkeypatch.setattr(chromium, "PLACES", ())
-    with pytest.raises(chromium.ChromiumError, match="apt install chromium"):
-        chromium.print_pdf(tmp_path / "report.html")
+    monkeypatch.setattr(report, "PRINTERS", ("no-such-browser",))
+    with pytest.raises(report.PrintError, match="apt install chromium"):
+        report.print_pdf(tmp_path / "report.html")
 
 
 def test_rules_that_agree_everywhere_are_said_to(problems, tmp_path):
@@ -202,3 +214,87 @@ def test_disagreements_are_counted_listed_and_shown(problems, tmp_path):
     assert samples.loc[("test-0001", 0), "strict"] == "none (wrong)"
     assert samples.loc[("test-0001", 0), "flexible"] == "48 (right)"
     assert tables.by_rule(results).loc["flexible", "right"] == 4
+
+
+def broken(results):
+    """A maker of figures that fails only when its figure is drawn."""
+    figure = Figure()
+    figure.text(0.5, 0.5, "$\\no{such}$", parse_math=True)
+    return figure
+
+
+broken.__annotations__["return"] = Figure
+
+
+def test_what_cannot_be_made_is_one_counted_failure_with_a_name(problems, tmp_path, monkeypatch):
+    results = results_of(problems, [["#### 5"], ["#### 48"], ["#### 1"], ["no number"]], tmp_path)
+
+    def fails(results):
+        raise ZeroDivisionError("of <b> 0")
+
+    monkeypatch.setattr(tables.summary, "by_steps", fails)
+    monkeypatch.setattr(figures, "by_steps", fails)
+    monkeypatch.setitem(report.FIGURES, "accuracy_by_rule", (or_failure(broken), "broken"))
+    monkeypatch.setattr(tables, "verdict_by_rule", fails)
+    results.run.write_json("manifest.json", {"status": "sampled"})
+    page = report.save(results).read_text()
+    manifest = results.run.read_json("manifest.json")
+    assert manifest["status"] == "incomplete"
+    names = [said.partition(" ")[0] for said in manifest["not_made"]]
+    assert names == ["by_steps", "disagreements", "disagreeing_samples", "accuracy_by_steps", "broken"]
+    assert "by_steps could not be made: ZeroDivisionError: of &lt;b&gt; 0" in page
+    folder = results.run.folder
+    assert (folder / "tables" / "accuracy.csv").exists() and (folder / "figures" / "length_by_verdict.pdf").exists()
+    assert "could not be made" in (folder / "tables" / "by_steps.csv").read_text()
+    assert "could not be made" in report.show_disagreements(results).data
+    monkeypatch.undo()
+    report.save(results)
+    assert "not_made" not in results.run.read_json("manifest.json")
+    assert results.run.read_json("manifest.json")["status"] == "complete"
+
+
+def test_no_text_of_a_figure_is_cut(problems, tmp_path):
+    texts = [["x" * (50 + 10 * place)] * 50 for place in range(len(problems))]
+    texts[0][0] = "x" * 100_000
+    results = results_of(problems, texts, tmp_path, label="a system with quite a long name for a figure of one column")
+    for figure, _ in report.run_figures(results).values():
+        whole, (width, height) = figure.get_tightbbox(), figure.get_size_inches()  # with all text, in inches
+        assert whole.x0 >= -0.02 and whole.y0 >= -0.02 and whole.x1 <= width + 0.02 and whole.y1 <= height + 0.02
+
+
+def test_a_replay_of_rows_that_state_nothing_says_so(replay_config):
+    results = evaluate(replay_config)
+    health = tables.health(results)
+    assert health.loc["not in the asked-for form", "note"] == "not recorded by the source"
+    assert not any("answer form" in line for line in tables.warnings(results))
+    assert results.metrics["health"]["no_marker"] is None
+    shown = tables.parameters(results.config)
+    assert set(shown.loc[["temperature", "max_new_tokens", "top_p", "chat_template"], "value"]) == {"its source's"}
+    assert "0.0" not in report.show_parameters(results.config).data
+    protocol = results.metrics["protocol"]
+    assert {protocol[name] for name in ("temperature", "max_new_tokens", "prompt", "shots", "stop")} == {None}
+    assert "Replayed" in report.title_facts(results) and "Sampled" not in report.title_facts(results)
+
+
+def test_parameters_that_are_changed_come_first_and_the_rest_is_folded():
+    shown = report.show_parameters(RunConfig(limit=7, prompt="wei_8shot")).data
+    first, _, rest = shown.partition("<details")
+    assert "limit" in first and "wei_8shot" in first and "temperature" not in first and first.count("<tr>") == 2
+    assert "temperature" in rest and f"The other {len(RunConfig.model_fields) - 2} parameters" in rest
+    assert "Every parameter has its default" in report.show_parameters(RunConfig()).data
+
+
+def test_a_saved_report_is_linked_in_jupyter(tmp_path, monkeypatch):
+    page = tmp_path / "outputs" / "a run" / "report.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("<p>")
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    assert "<a" not in report.show_saved(page).data and "../outputs/a run/report.html" in report.show_saved(page).data
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "notebooks" / "eval.ipynb"))
+    shown = report.show_saved(page).data
+    assert 'href="../outputs/a%20run/report.html"' in shown
+    assert 'download="report.html" href="data:text/html;base64,PHA+"' in shown
+    monkeypatch.setattr(report, "LARGEST_COPY", 2)
+    assert "download" not in report.show_saved(page).data

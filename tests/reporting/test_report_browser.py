@@ -13,10 +13,11 @@ import nbformat
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
+from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting import chromium, tables
 from gsm8k_nb.reporting import page as report
+from gsm8k_nb.reporting import tables
 
 from ..conftest import write_jsonl
 from ..samplers.test_replay import evaluate
@@ -40,7 +41,7 @@ class Tab:
         self.into, to_write = os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4.
         line = f'exec "$@" 3<&{to_read} 4>&{to_write}'
-        command = ["bash", "-c", line, "bash", chromium.find(), *chromium.options(str(profile))]
+        command = ["bash", "-c", line, "bash", report.printer(), *report.headless(str(profile))]
         self.process = subprocess.Popen(
             [*command, "--remote-debugging-pipe", "about:blank"],
             pass_fds=(to_read, to_write),
@@ -103,8 +104,8 @@ class Tab:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory):
-    if chromium.find() is None:
-        pytest.skip(f"no Chromium: none of {', '.join(chromium.NAMES)} is on the PATH")
+    if report.printer() is None:
+        pytest.skip(f"no Chromium: none of {', '.join(report.PRINTERS)} is on the PATH")
     tab = Tab(tmp_path_factory.mktemp("profile"))
     tab.call("Network.enable")
     tab.call("Network.setBlockedURLs", urls=["http://*", "https://*"])  # what an exported notebook asks for
@@ -356,6 +357,6 @@ def test_the_report_can_be_used_by_all(tab, page):
 
 def test_pdf_by_one_command(tab, page, capsys):
     parameters = next(page.parents[1].glob("params.yaml"))
-    assert report.main([str(parameters), "--pdf"]) == 0
+    assert main(["report", str(parameters), "--pdf"]) == 0
     made = page.with_suffix(".pdf")
     assert made.read_bytes().startswith(b"%PDF") and "report.pdf" in capsys.readouterr().out

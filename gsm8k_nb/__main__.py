@@ -1,0 +1,122 @@
+"""The command line.
+
+    python -m gsm8k_nb report outputs/RUN --pdf              the headline of a finished run, its report, also as PDF
+    python -m gsm8k_nb sweep params/*.yaml --set limit=50    many parameter files, one after another, then compared
+    python -m gsm8k_nb import samples_gsm8k.jsonl            a run folder from another tool's log; export: the way back
+    python -m gsm8k_nb lessons outputs/lessons               the students' sheets
+    python -m gsm8k_nb parameters                            the notebooks' parameter cells, written from RunConfig
+
+Exit status: 0 where all went well, 1 where a run or file is at fault, 2 where the parameters are.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, Parameters, RunConfig, read_parameters
+from gsm8k_nb.places import repository_root
+from gsm8k_nb.runs import Run, RunError
+
+# A notebook's configuration, and the names in its parameters cell: 01 takes what names the run and its problems.
+LOADED = [name for name in RunConfig.model_fields if name not in NOT_GENERATION - {"limit", "shuffle", "outputs_dir"}]
+BOOKS: dict[str, tuple[type[Parameters], Sequence[str]]] = {
+    "01_load": (RunConfig, LOADED),
+    **dict.fromkeys(("eval", "02_sample", "03_score", "04_report"), (RunConfig, list(RunConfig.model_fields))),
+    **dict.fromkeys(("compare", "appendix"), (CompareConfig, list(CompareConfig.model_fields))),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. A fault of the input is told on standard error, never by a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="python -m gsm8k_nb", description="GSM8K, measured: the command line")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, (line, add_arguments) in COMMANDS.items():
+        command = commands.add_parser(name, help=line, description=f"{line[0].upper()}{line[1:]}.")
+        if words[:1] == [name]:  # only what is asked for is imported
+            add_arguments(command)
+    given = parser.parse_args(words)
+    try:
+        return given.run(given) or 0
+    except Exception as error:
+        if not (isinstance(error, OSError) or type(error).__module__.startswith("gsm8k_nb.")):
+            raise  # a fault of the program, and not of its input
+        print(*(f"error: {line}" for line in str(error).splitlines()), sep="\n", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+
+
+def _of(module: str, function: str = "add_arguments") -> Callable[[argparse.ArgumentParser], None]:
+    return lambda parser: getattr(import_module(f"gsm8k_nb.{module}"), function)(parser)
+
+
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_of", metavar="RUN", help="a run folder, or the parameter file of a run")
+    parser.add_argument("--pdf", action="store_true", help="also print the report to report.pdf, by Chromium")
+    parser.set_defaults(run=report)
+
+
+def report(given: argparse.Namespace) -> int:
+    """The headline and the report's path of a finished run, from its folder or its parameter file."""
+    folder = Path(given.run_of)
+    if not folder.is_dir():
+        try:
+            folder = RunConfig.checked(read_parameters(folder)).run_folder
+        except ConfigError as error:
+            raise ConfigError("\n".join(f"{given.run_of}: {line}" for line in str(error).splitlines())) from None
+    metrics, page = Run(folder).read_json("metrics.json"), folder / "report.html"
+    if not metrics or not page.exists():
+        raise RunError(f"{folder} has no {'report.html' if metrics else 'metrics.json'}: the run has not finished")
+    print(f"{metrics['headline']}\nreport: {os.path.relpath(page)}")
+    if given.pdf:
+        from gsm8k_nb.reporting.page import print_pdf
+
+        print(f"pdf: {os.path.relpath(print_pdf(page))}")
+    return 0
+
+
+def _parameters_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=write_parameters)
+
+
+def write_parameters(given: argparse.Namespace) -> int:
+    """Write the parameters cell of every notebook; names those that were not up to date."""
+    for name, (config, names) in BOOKS.items():
+        file = repository_root() / "notebooks" / f"{name}.ipynb"
+        book = json.loads(file.read_text(encoding="utf-8"))
+        cell = next(cell for cell in book["cells"] if "parameters" in cell["metadata"].get("tags", []))
+        source = parameters_cell(config, names).splitlines(keepends=True)
+        if cell["source"] != source:
+            cell["source"] = source
+            file.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            print(f"written: {file}")
+    return 0
+
+
+def parameters_cell(config: type[Parameters], names: Sequence[str]) -> str:
+    """A line for each parameter, as ``limit: int = None  # use only so many problems (None for all)``."""
+    lines = []
+    for name in names:
+        field = config.model_fields[name]
+        kinds = [kind for kind in getattr(field.annotation, "__args__", (field.annotation,)) if isinstance(kind, type)]
+        kind = kinds[0].__name__ if kinds else "str"  # a choice among texts
+        value = field.default
+        shown = f"{value:_}" if type(value) is int else json.dumps(value) if isinstance(value, str) else repr(value)
+        lines.append(f"{name}: {kind} = {shown}  # {field.description}")
+    return "\n".join(lines)
+
+
+COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "report": ("the headline and the report of a finished run", _report_arguments),
+    "sweep": ("many parameter files through eval.ipynb, then compared; a failed run stops no other", _of("sweep")),
+    "import": ("a run folder from another tool's log", _of("logs.commands", "add_import")),
+    "export": ("every-eval-ever records from a scored run", _of("logs.commands", "add_export")),
+    "lessons": ("the students' sheets, as an nbgrader course", _of("lessons.sheets")),
+    "parameters": ("the notebooks' parameter cells, from the configuration", _parameters_arguments),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
