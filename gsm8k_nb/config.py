@@ -42,6 +42,7 @@ NOT_GENERATION = {
 }  # fmt: skip
 # Where something lies or runs, and not what it is: a run is found again where these have changed.
 PLACES = {"data_path", "train_path", "replay_path", "device", "base_url"}
+_SECRET = re.compile(r"[?#@\s]|\b(sk|gsk|hf|xai|nvapi)[-_]|\w{24}")  # where a key may be in an address
 # How completions were made. Of stored ones the source says it, whatever value these parameters have in a replay.
 SOURCES_OWN = {
     "revision", "prompt", "shots", "chat_template", "temperature", "top_p", "top_k", "max_new_tokens", "dtype",
@@ -324,8 +325,12 @@ class RunConfig(Parameters):
         for name in ("base_url", "reasoning_effort", "price_input", "price_output", "budget"):
             if self.sampler != "openai" and getattr(self, name) is not None:
                 raise ValueError(f"{name}: only sampler 'openai' takes it, got {getattr(self, name)!r}")
-        if self.budget is not None and (self.price_input is None or self.price_output is None):
+        prices = {"price_input": self.price_input, "price_output": self.price_output}
+        lacking = [name for name, price in prices.items() if price is None]
+        if self.budget is not None and lacking:
             raise ValueError(f"budget: {self.budget} needs price_input and price_output, per million tokens")
+        if len(lacking) == 1:
+            raise ValueError(f"{lacking[0]}: where one price is given both are needed, 0 for what is free; got None")
         if self.sampler == "openai" and self.model == SMOLLM2:
             raise ValueError(f"model: sampler 'openai' needs the name that the server knows it by, got {self.model!r}")
 
@@ -468,8 +473,8 @@ def _explain(fault: Any, cls: type[Parameters]) -> str:
     if not name:
         return message
     field, value = cls.model_fields[name], fault["input"]
-    if name == "api_key_env" or (name == "base_url" and "@" in str(value)):  # it may be the key itself
-        return f"parameter {name!r}: must be {field.description}"
+    if name == "api_key_env" or (name == "base_url" and _SECRET.search(str(value))):  # it may be the key itself
+        return f"parameter {name!r}: must be {field.description}; what was typed may hold a key, so it is not shown"
     if name == "split" and value in ("train", "socratic"):
         message = "only 'test' is scored: exemplars come from train, scores from test"
     if fault["type"] == "string_pattern_mismatch":

@@ -408,3 +408,27 @@ def test_folders_with_blanks_and_commas_in_their_names_are_listed_whole(tmp_path
     assert [folder.name for folder in find_runs(CompareConfig.checked({"runs": runs[:1]}).runs)[0]] == ["my run"]
     both = find_runs(CompareConfig.checked({"runs": [f"{tmp_path}/my *"]}).runs)[0]
     assert [folder.name for folder in both] == ["my run"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h/v1?key=sk-abcdef123456", "https://user:sk-abcdef123456@h/v1", "https://h/v1#sk-abcdef123456",
+        "sk-abcdef123456", "https://sk-abcdef123456 h/v1", "h/abcdef123456abcdef123456abcdef",
+    ],
+)  # fmt: skip
+def test_an_address_that_may_hold_a_key_is_refused_without_it(url):
+    with pytest.raises(ConfigError, match="parameter 'base_url': must be .*http://localhost:8000/v1") as caught:
+        RunConfig.checked({"sampler": "openai", "model": "m", "base_url": url})
+    assert "abcdef" not in str(caught.value)
+    with pytest.raises(ConfigError, match="got 'localhost:8000/v1'"):
+        RunConfig.checked({"sampler": "openai", "model": "m", "base_url": "localhost:8000/v1"})
+
+
+@pytest.mark.parametrize(("one", "other"), [("price_input", "price_output"), ("price_output", "price_input")])
+def test_one_price_alone_is_refused(one, other):
+    with pytest.raises(ConfigError, match=f"{other}: where one price is given both are needed"):
+        RunConfig.checked({"sampler": "openai", "model": "m", one: 2.5})
+    with pytest.raises(ConfigError, match=f"{other}: where one price"):
+        RunConfig.checked({"sampler": "openai", "model": "m", one: 0, other: None})
+    assert RunConfig.checked({"sampler": "openai", "model": "m", one: 2.5, other: 0})

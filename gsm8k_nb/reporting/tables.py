@@ -111,7 +111,8 @@ def plan(asked: Plan) -> pd.DataFrame:
         "completion tokens, at most": f"{asked.completion_tokens:,}",
     }
     if asked.cost is not None:
-        facts |= {"cost so far": f"{asked.spent:.4f}", "further cost, at most about": f"{asked.cost:.4f}"}
+        estimated = f" ({asked.uncounted:,} samples estimated: not counted by the server)" if asked.uncounted else ""
+        facts |= {"cost so far": f"{asked.spent:.4f}{estimated}", "further cost, at most about": f"{asked.cost:.4f}"}
     return _facts(facts)
 
 
@@ -308,7 +309,11 @@ _CHECKS = (
         "degenerate",
         "a piece of text repeats to the end; check the template, or the model is too small",
     ),
-    ("empty", "empty", "the model said nothing; check the chat template and the stop strings"),
+    (
+        "empty",
+        "empty",
+        "no text, or reasoning alone; check the chat template, stop strings, a server's reasoning parser",
+    ),
 )
 
 

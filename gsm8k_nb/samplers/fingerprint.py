@@ -43,8 +43,10 @@ def model_fingerprint(config: RunConfig) -> dict[str, str] | None:
     """
     if config.sampler == "replay":  # its texts are made; the run records their sha256
         return None
-    if config.sampler == "openai":  # a server keeps its model to itself
-        return None
+    if config.sampler == "openai":
+        from gsm8k_nb.samplers.server import server_fingerprint
+
+        return server_fingerprint(config)
     try:
         path = local_model(config.model)
         return file_fingerprint(path) if path else _hub_commit(config.model, config.revision)

@@ -7,95 +7,58 @@ One request and its answer, to /chat/completions (a prompt of plain text goes to
     {"model": "m", "choices": [{"index": 0, "message": {"content": "... #### 18"}, "finish_reason": "stop"}],
      "usage": {"prompt_tokens": 812, "completion_tokens": 64}}
 
-Every sampling field is sent, so that nothing comes from a model's own generation config. A field that a server refuses
-is left out only where the value asked for is the one that does nothing: no run claims what was not done.
+Every sampling field is sent, so that nothing comes from a model's own generation config. What comes back is an answer
+(text, cut or whole, also none: the model's own doing) or a failure with a name (the server's doing: an error, a filter,
+a text taken for a tool call). Only answers are scored.
 """
 
-import email.utils
 import json
 import re
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop, sample_seed
+from gsm8k_nb.samplers import Request, cut_at_stop, sample_seed
+from gsm8k_nb.samplers.refusals import Failure, Learnt, failure, says
+from gsm8k_nb.texts import one_line
 
 MAX_STOPS = 4  # OpenAI's limit; all of them are cut here too
-PASSING = {408, 409, 425, 429}  # and 5xx but for the two below: worth another try
-FOR_GOOD = {501, 505}  # not implemented, HTTP version
-NEUTRAL = {  # with these values a field does nothing
-    "temperature": 1, "top_p": 1, "top_k": -1, "min_p": 0, "presence_penalty": 0, "frequency_penalty": 0,
-    "repetition_penalty": 1, "repeat_penalty": 1,
-}  # fmt: skip
-FREE = {"seed", "stop", "n"}  # can be done without: draws are not seeded, stops are cut here, choices asked for singly
-TOKEN_FIELDS = ("max_tokens", "max_completion_tokens")
-_NOT_FIELDS = {"model", "messages", "prompt"}
-_UNKNOWN = re.compile(r"(?i)unrecogni[sz]ed|unsupported|not support|unknown|unexpected|extra|not (permitted|allowed)")
-_SHOWN = 500  # characters of a server's words that are quoted
+_ENDS = {  # servers' words for the two ways in which a model's own text ends
+    **dict.fromkeys(("eos", "eos_token", "stop_sequence", "end_turn", "endoftext"), "stop"),
+    **dict.fromkeys(("max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"), "length"),
+}
+_BROKEN_OFF = r"error|abort|cancel|fail|insufficient|network|overload|timeout|unavailable"  # another try may do
+_TAKEN = r"filter|safety|recitation|prohibited|blocklist|sensitive|spii|tool|function_?call"
 
 
-class Passing(Exception):
-    """A request failed in a way that may pass. ``kind`` is what is counted; ``retry_after`` in seconds, or None."""
+@dataclass(frozen=True)
+class Choice:
+    """One completion. ``error`` says why it is no answer; ``again``: another try may bring one."""
 
-    def __init__(self, kind: str, words: str = "", retry_after: float | None = None) -> None:
-        super().__init__(kind)
-        self.kind = kind
-        self.words = words
-        self.retry_after = retry_after
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.words}" if self.words else self.kind
+    text: str
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    again: bool = False
 
 
-class Refused(Exception):
-    """The server will not do it, however often it is asked. ``words`` are its own, ``param`` the field it names."""
+@dataclass(frozen=True)
+class Reply:
+    """A server's answer: at least one choice, and tokens as billed for all of them, None where it does not say."""
 
-    def __init__(self, status: int, words: str, param: str = "", code: str = "") -> None:
-        super().__init__(status)
-        self.status = status
-        self.words = words
-        self.param = param
-        self.code = code
-
-    def __str__(self) -> str:
-        return f"HTTP {self.status}: {self.words}"
-
-
-@dataclass
-class Learnt:
-    """What a server turned out to want: the name of the token limit, and fields left out with its words."""
-
-    token_field: str
-    dropped: dict[str, str] = field(default_factory=dict)
-
-    def adapt(self, refused: Refused, body: Mapping[str, Any]) -> bool:
-        """Whether the request can be sent again without what was refused. SamplerError where that would be untrue."""
-        if refused.status not in (400, 422):
-            return False
-        named = _named(refused, body)
-        other = TOKEN_FIELDS[1 - TOKEN_FIELDS.index(self.token_field)]
-        for name in named & set(TOKEN_FIELDS):
-            if name != self.token_field:  # changed for another request already
-                return True
-            if other in refused.words or (other == "max_tokens" and _UNKNOWN.search(refused.words)):
-                self.dropped[name] = f"sent as {other}: {refused.words}"
-                self.token_field = other
-                return True
-        free = {name for name in named if name in FREE or body[name] == NEUTRAL.get(name)}
-        for name in free:
-            self.dropped.setdefault(name, refused.words)
-        asked = sorted((named - free) & {*NEUTRAL, "reasoning_effort"})
-        if asked and not free:
-            raise SamplerError(_untrue(asked[0], body[asked[0]], refused))
-        return bool(free)
+    choices: list[Choice]
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    model: str | None
+    system_fingerprint: str | None
+    counts_one: bool  # the completion's tokens were those of one choice of several
 
 
 def fields(config: RunConfig, learnt: Learnt, stop: Sequence[str] = ()) -> dict[str, Any]:
     """The fields that all requests of a run have, but for what the server does not take."""
-    sent = {
+    sent: dict[str, Any] = {
         "temperature": config.temperature,
         "top_p": config.top_p,
         learnt.token_field: config.max_new_tokens,
@@ -110,7 +73,7 @@ def fields(config: RunConfig, learnt: Learnt, stop: Sequence[str] = ()) -> dict[
         sent["reasoning_effort"] = config.reasoning_effort
     if stop:
         sent["stop"] = list(stop[:MAX_STOPS])
-    return {name: value for name, value in sent.items() if name not in learnt.dropped or name == learnt.token_field}
+    return {name: value for name, value in sent.items() if name not in learnt.dropped}
 
 
 def request_body(config: RunConfig, learnt: Learnt, asked: Sequence[Request], stop: Sequence[str]) -> tuple[str, dict]:
@@ -128,188 +91,123 @@ def request_body(config: RunConfig, learnt: Learnt, asked: Sequence[Request], st
 # ---- what comes back
 
 
-def read_reply(raw: bytes) -> dict[str, Any]:
-    """The JSON object of an answer with at least one choice. Passing or Refused where it is none."""
+def read_reply(raw: bytes, hide: Callable[[str], str], clean: Callable[[str], str]) -> Reply:
+    """A server's answer with status 200. Failure or Refused where it holds no choice.
+
+    ``hide`` takes the key out of a server's words, ``clean`` out of a model's.
+    """
     try:
         reply = json.loads(raw)
-    except ValueError:
-        raise Passing("bad JSON", _first_line(raw.decode("utf-8", "replace"))) from None
+    except (ValueError, RecursionError):
+        raise Failure("bad JSON", one_line(hide(raw.decode("utf-8", "replace")))) from None
     if not isinstance(reply, dict):
-        raise Passing("bad JSON", "not an object")
-    reply["choices"] = [one for one in reply.get("choices") or [] if _is_choice(one)]
-    if reply["choices"]:
-        return reply
+        raise Failure("bad JSON", "not an object")
     if reply.get("error"):  # some gateways send an error with status 200
         code = reply["error"].get("code") if isinstance(reply["error"], dict) else None
-        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 500, raw, {})
-    raise Passing("no choices")
+        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 500, raw, {}, hide)
+    listed = reply.get("choices")
+    found = sorted(filter(_is_choice, listed), key=_index) if isinstance(listed, list) else []
+    read = [_choice(value, hide, clean) for value in found]
+    kept = [choice for choice in read if not choice.again]  # the others are asked for once more
+    if not kept:
+        blocked = bool(re.search(rb'(?i)block_?reason|"filtered":\s*true', raw))
+        kind = "prompt kept back by the server's filter" if blocked else "no choices"
+        words = one_line(hide(raw.decode("utf-8", "replace")))
+        raise Failure(read[0].error or "") if read else Failure(kind, words, again=not blocked)
+    counts_one = "timings" in reply and len(kept) > 1  # llama.cpp's server, which adds its timings
+    total = None if counts_one else _count(reply, "completion_tokens")
+    model, fingerprint = (
+        clean(reply[name]) if isinstance(reply.get(name), str) else None for name in ("model", "system_fingerprint")
+    )
+    return Reply(kept, _count(reply, "prompt_tokens"), total, model, fingerprint, counts_one)
 
 
-def _is_choice(one: Any) -> bool:
-    whole = isinstance(one, dict) and (isinstance(one.get("message"), dict) or "text" in one)
-    return whole and one.get("finish_reason") != "error"
+def _is_choice(value: Any) -> bool:
+    return isinstance(value, dict) and bool(
+        isinstance(value.get("message"), dict) or "text" in value or value.get("error")
+    )
 
 
-def samples(asked: Sequence[Request], reply: dict[str, Any], stop: Sequence[str], seconds: float) -> list[Sample]:
+def _index(value: dict[str, Any]) -> int:
+    index = str(value.get("index"))
+    return int(index) if index.isdecimal() and len(index) < 9 else 0
+
+
+def _choice(value: dict[str, Any], hide: Callable[[str], str], clean: Callable[[str], str]) -> Choice:
+    message = value["message"] if isinstance(value.get("message"), dict) else {"content": value.get("text")}
+    word = one_line(clean(str(value["finish_reason"])), 80) if value.get("finish_reason") else None
+    finish = _ENDS.get((word or "").lower(), word)
+    if value.get("error"):
+        return Choice("", None, finish, one_line(hide(f"error in the choice: {value['error']}")), again=True)
+    try:
+        text, thought = _contents(message.get("content"))
+    except TypeError as error:
+        return Choice("", None, finish, f"no text: {error}")
+    text = clean(text or str(message.get("refusal") or ""))
+    said = message.get("reasoning_content") or message.get("reasoning") or thought
+    reasoning = clean(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)) or None
+    if says(finish, _TAKEN) or message.get("tool_calls") or message.get("function_call"):
+        why = f"finish_reason {finish!r}: a filter or tool parser of the server took the text"
+        return Choice(text, reasoning, finish, why)
+    if says(finish, _BROKEN_OFF) or finish not in (None, "stop", "length") and not (text or reasoning):
+        return Choice(text, reasoning, finish, f"finish_reason {finish!r}: the server broke off", again=True)
+    return Choice(text, reasoning, finish)
+
+
+def _contents(content: Any) -> tuple[str, str]:
+    """Text and reasoning of a content: a text, or a list of texts and parts. TypeError where it is neither."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    if isinstance(content, list):
+        pairs = [_contents(part) for part in content]
+        return "".join(text for text, _ in pairs), "".join(thought for _, thought in pairs)
+    if isinstance(content, dict) and "thinking" in content:
+        return "", "".join(_contents(content["thinking"]))
+    if isinstance(content, dict) and isinstance(content.get("text"), str):
+        return content["text"], ""
+    parts = f" with {', '.join(content)[:80]}" if isinstance(content, dict) else ""
+    raise TypeError(f"content holds a {type(content).__name__}{parts}")
+
+
+def _count(reply: dict[str, Any], name: str) -> int | None:
+    """A number of tokens; None where there is none to believe: a text has tokens, and so has every prompt."""
+    usage = reply.get("usage")
+    count = usage.get(name) if isinstance(usage, dict) else None
+    if isinstance(count, bool) or not isinstance(count, int | float) or not 0 < count < 2**53:
+        return None
+    return int(count)
+
+
+def samples(asked: Sequence[Request], reply: Reply, stop: Sequence[str], seconds: float) -> list[Sample]:
     """A sample for each choice, in order, for the first of ``asked``; there may be fewer choices than asked for.
 
     The prompt's tokens stand at the first, the completions' are divided by the length of the texts: both add up to
-    what is billed; they are None where a server counts one choice only. A null content is an empty text.
+    what is billed. A failed choice is a sample with an error, and without text.
     """
-    choices = sorted(reply["choices"], key=lambda one: one.get("index") or 0)[: len(asked)]
-    parts = [contents(choice) for choice in choices]
-    prompt_tokens = [_tokens(reply, "prompt_tokens")] + [0] * (len(choices) - 1)
-    total = None if counts_one(reply) else _tokens(reply, "completion_tokens")
-    shares = _shares(total, [len(text) + len(thought or "") for text, thought in parts])
-    made = []
-    for request, choice, (text, thought), *tokens in zip(asked, choices, parts, prompt_tokens, shares, strict=False):
-        kept, cut = cut_at_stop(text, stop)
-        finish = "stop" if cut else choice.get("finish_reason") and str(choice["finish_reason"])
+    choices = reply.choices[: len(asked)]
+    weights = [len(choice.text) + len(choice.reasoning or "") + 1 for choice in choices]  # each ends with a token too
+    made: list[Sample] = []
+    for place, (request, choice) in enumerate(zip(asked, choices, strict=False)):
+        kept, cut = cut_at_stop(choice.text, stop)
         made.append(
-            Sample(request.problem.id, request.sample_index, kept, finish, None, *tokens, round(seconds, 4), thought)
+            Sample(
+                problem_id=request.problem.id,
+                sample_index=request.sample_index,
+                text=None if choice.error else kept,
+                finish_reason="stop" if cut else choice.finish_reason,
+                error=choice.error,
+                prompt_tokens=0 if place else reply.prompt_tokens,
+                completion_tokens=_share(reply.completion_tokens, weights, place),
+                seconds=round(seconds, 4),
+                reasoning=choice.reasoning,
+            )
         )
     return made
 
 
-def counts_one(reply: dict[str, Any]) -> bool:
-    """Whether the usage is that of one choice of several: so in llama.cpp's server, which adds its timings."""
-    return "timings" in reply and len(reply["choices"]) > 1
-
-
-def contents(choice: dict[str, Any]) -> tuple[str, str | None]:
-    """Text and reasoning of a choice. Some servers send content as a list of parts."""
-    message = choice.get("message")
-    if not isinstance(message, dict):
-        return _text(choice["text"] or ""), None
-    content = message.get("content")
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(content, list):
-        whole = [part for part in content if isinstance(part, dict)]
-        content = "".join(part["text"] for part in whole if isinstance(part.get("text"), str))
-        thought = thought or "".join(_text(part["thinking"]) for part in whole if "thinking" in part) or None
-    return _text(content or message.get("refusal") or ""), _text(thought) if thought else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _tokens(reply: dict[str, Any], name: str) -> int | None:
-    usage = reply.get("usage")
-    count = usage.get(name) if isinstance(usage, dict) else None
-    return count if isinstance(count, int) else None
-
-
-def _shares(total: int | None, weights: list[int]) -> list[int | None]:
-    """``total`` in proportion to ``weights``, in whole numbers that add up to it."""
+def _share(total: int | None, weights: list[int], place: int) -> int | None:
+    """The part of ``total`` in proportion to a weight, in whole numbers that add up to it."""
     if total is None:
-        return [None] * len(weights)
-    weights = [weight + 1 for weight in weights]  # an empty text ends with a token too
-    bounds = [round(total * sum(weights[:place]) / sum(weights)) for place in range(len(weights) + 1)]
-    return [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
-
-
-# ---- what goes wrong
-
-
-def failure(status: int, raw: bytes, headers: Mapping[str, str]) -> Passing | Refused:
-    """What an HTTP error status means: worth another try, or not."""
-    words, param, code = server_words(raw)
-    lasting = "insufficient_quota" in (code, param) or "insufficient_quota" in words
-    if (status in PASSING or status >= 500 and status not in FOR_GOOD) and not lasting:
-        return Passing(f"HTTP {status}", words, retry_after(headers))
-    return Refused(status, words, param, code)
-
-
-def server_words(raw: bytes) -> tuple[str, str, str]:
-    """A server's own words in one line, the field it names and its code, from an error's body in any common form."""
-    text = raw.decode("utf-8", "replace")
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return _first_line(text), "", ""
-    found = found.get("error") or found if isinstance(found, dict) else found
-    if not isinstance(found, dict):
-        return _first_line(_text(found)), "", ""
-    words = found.get("message") or found.get("detail") or found
-    if isinstance(words, list):  # FastAPI's: where and what; the rest repeats the whole request
-        words = "; ".join(f"{one.get('loc')}: {one.get('msg')}" if isinstance(one, dict) else str(one) for one in words)
-    return _first_line(_text(words)), str(found.get("param") or ""), str(found.get("code") or "")
-
-
-def _first_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else line[:_SHOWN] + "..."
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks to wait: ``retry-after-ms``, or ``retry-after`` as seconds or as a date."""
-    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        try:
-            return max(float(headers[name]) / unit, 0.0)
-        except (KeyError, ValueError):
-            continue
-    try:
-        return max(email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time(), 0.0)
-    except (KeyError, ValueError, TypeError):
         return None
-
-
-def _named(refused: Refused, body: Mapping[str, Any]) -> set[str]:
-    """The fields of a request that a refusal names. A short name may be a word of prose, so it needs more of a sign."""
-    found = set()
-    for name in set(body) - _NOT_FIELDS:
-        bare = re.search(rf"(?<![\w-]){name}(?![\w-])", refused.words)
-        quoted = re.search(rf"['\"`]{name}['\"`]", refused.words)
-        told = len(name) > 1 and (len(name) > 4 or _UNKNOWN.search(refused.words))
-        if refused.param == name or quoted or (bare and told):
-            found.add(name)
-    return found
-
-
-def _untrue(name: str, value: Any, refused: Refused) -> str:
-    message = f"{name}: the server does not take {value!r} and says: {refused.words}"
-    if name == "temperature":
-        message += (
-            "\nA run at another temperature must not be called what these parameters call it: set temperature to what "
-            "the server takes (1 for most reasoning models), so that the run states what was done."
-        )
-    elif name == "reasoning_effort":
-        message += "\nTake reasoning_effort out of the parameters, or name one that the server takes."
-    else:
-        message += f"\nTake {name} out of the parameters, or use a server that has it."
-    return message
-
-
-def next_step(refused: Refused, config: RunConfig, key_set: bool) -> str:
-    """What to change after a refusal, one line."""
-    words = refused.words.lower()
-    if refused.status in (401, 403):
-        what = "holds a key that the server refuses" if key_set else "is not set, so a placeholder was sent"
-        return f"The environment variable {config.api_key_env} (api_key_env) {what}: export the right key there."
-    if "chat template" in words or "chat_template" in words:
-        return "For a base model set chat_template: plain, which asks by /completions."
-    if "chat model" in words or ("completions" in words and refused.status == 404 and "chat" in words):
-        return "For a chat model leave chat_template at auto, for a base model set it to plain."
-    if any(sign in words for sign in ("context", "max_model_len", "too long", "too large")):
-        return "Lower max_new_tokens, use fewer shots, or start the server with a longer context."
-    if refused.status == 404:
-        return "Check model and base_url, which for most servers ends in /v1."
-    if refused.status in (402, 429):
-        return "The account has nothing left: add credit, then run the same again to go on."
-    return "Change the parameters or the server accordingly, then run the same again."
-
-
-# ---- keeping the key out
-
-
-def redacted(text: str, key: str) -> str:
-    """``text`` without the key, without a masked form of it that shows its beginning or end, and without headers."""
-    text = re.sub(r"(?i)\b(authorization|x-api-key|api-key)\b(['\"]?\s*[:=]\s*)\S+(\s+\S+)?", r"\1\2[hidden]", text)
-    text = re.sub(r"(?i)\bbearer\s+\S+", "Bearer [hidden]", text)
-    text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "[hidden]", text)
-    if len(key) >= 12:
-        text = text.replace(key, "[hidden]")
-        head, tail = re.escape(key[:4]), re.escape(key[-4:])
-        text = re.sub(rf"{head}[\w*.\-…]{{4,}}|[\w*.\-…]{{4,}}{tail}(?!\w)", "[hidden]", text)
-    return re.sub(r"\b(sk|gsk|hf|xai|nvapi)[-_][\w*.-]{6,}", "[hidden]", text)
+    low, high = (round(total * sum(weights[:end]) / sum(weights)) for end in (place, place + 1))
+    return high - low

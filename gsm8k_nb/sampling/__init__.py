@@ -49,7 +49,8 @@ def plan(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptF
     journal = run.journal()
     missing = _missing(config, problems, journal)
     prompts = (render(form, problem.question, config.chat_template != "plain") for problem, _ in missing)
-    return costs.plan(config, prompts, journal.samples.values())
+    typical = render(form, problems[0].question, config.chat_template != "plain")
+    return costs.plan(config, prompts, journal.samples.values(), typical)
 
 
 def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptFormat) -> Sampled:
@@ -114,7 +115,7 @@ def _generate(
         if not run.read_json("prompt.json"):
             run.write_json("prompt.json", {"problem_id": first.id, "prompt": render(form, first.question, chat)})
     write_manifest(run, "running", started, sampler.describe())
-    purse = costs.Purse(config, journal.samples.values())
+    purse = costs.Purse(config, journal.samples.values(), render(form, missing[0][0].question, chat))
     status = "interrupted"
     try:
         with progress(len(missing)) as bar, interruptible() as safe:
@@ -219,6 +220,7 @@ def write_manifest(run: Run, status: str, started: str, engine: dict[str, Any]) 
             "tokens": {
                 "prompt": sum(sample.prompt_tokens or 0 for sample in samples),
                 "completion": sum(sample.completion_tokens or 0 for sample in samples),
+                "samples_not_counted": sum(map(costs.is_uncounted, samples)),
             },
             "status": status,
         },

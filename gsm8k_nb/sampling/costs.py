@@ -2,8 +2,9 @@
 
     plan(...) -> Plan(samples=10552, on_disk=0, prompt_tokens=11501680, completion_tokens=5402624, spent=0.0, cost=4.97)
 
-Money is counted from the samples on disk, in the currency of the prices, so it is right after any interruption. What a
-server bills for requests that it then fails is unknown here.
+Money is counted from the samples on disk, in the currency of the prices, so it is right after any interruption. Tokens
+that a server does not count are estimated from the length of the texts. What it bills for requests that it then fails,
+and for reasoning that it neither shows nor counts, is unknown here.
 """
 
 from collections.abc import Iterable
@@ -13,13 +14,16 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Sample
 
-CHARACTERS_PER_TOKEN = 3.5  # of English word problems; a cautious guess, used only until a server has counted
+BYTES_PER_TOKEN = 3.5  # of English word problems, a cautious guess; of other scripts a character and more
 MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is still to be asked: samples, tokens (completions in full length), and money, None without prices."""
+    """What is still to be asked: samples, tokens (completions in full length), and money, None without prices.
+
+    ``uncounted`` of the samples on disk came without a count of their tokens: their part of ``spent`` is an estimate.
+    """
 
     samples: int
     on_disk: int
@@ -27,30 +31,24 @@ class Plan:
     completion_tokens: int
     spent: float | None
     cost: float | None
+    uncounted: int
 
 
-def plan(config: RunConfig, missing: Iterable[Prompt], done: Iterable[Sample]) -> Plan:
-    """The plan for the prompts of the missing samples, with what the samples on disk have cost.
+def plan(config: RunConfig, missing: Iterable[Prompt], done: Iterable[Sample], typical: Prompt) -> Plan:
+    """The plan for the prompts of the missing samples; ``typical`` stands for the prompts of those on disk.
 
     Prompts are counted as billed one by one: an upper bound where one request brings several samples.
     """
-    done = list(done)
-    asked = config.sampler != "replay"  # what is stored is read, and no token of it asked for
+    done, asked = list(done), config.sampler != "replay"  # what is stored is read, and no token of it asked for
     lengths = [estimated_tokens(prompt) * asked for prompt in missing]
-    prompt_tokens, completion_tokens = sum(lengths), len(lengths) * config.max_new_tokens * asked
-    return Plan(
-        samples=len(lengths),
-        on_disk=sum(sample.error is None for sample in done),
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-        spent=spent(config, done),
-        cost=price(config, prompt_tokens, completion_tokens),
-    )
+    tokens = sum(lengths), len(lengths) * config.max_new_tokens * asked
+    on_disk, uncounted = sum(sample.error is None for sample in done), sum(map(is_uncounted, done))
+    return Plan(len(lengths), on_disk, *tokens, spent(config, done, typical), price(config, *tokens), uncounted)
 
 
 def estimated_tokens(prompt: Prompt) -> int:
     texts = [prompt] if isinstance(prompt, str) else [message["content"] for message in prompt]
-    return round(sum(len(text) for text in texts) / CHARACTERS_PER_TOKEN) + 4 * len(texts)
+    return round(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_PER_TOKEN) + 4 * len(texts)
 
 
 def price(config: RunConfig, prompt_tokens: int, completion_tokens: int) -> float | None:
@@ -60,10 +58,23 @@ def price(config: RunConfig, prompt_tokens: int, completion_tokens: int) -> floa
     return (prompt_tokens * config.price_input + completion_tokens * config.price_output) / MILLION
 
 
-def spent(config: RunConfig, samples: Iterable[Sample]) -> float | None:
+def is_uncounted(sample: Sample) -> bool:
+    return sample.error is None and (sample.prompt_tokens is None or sample.completion_tokens is None)
+
+
+def billed(sample: Sample, typical: Prompt) -> tuple[int, int]:
+    """Tokens of prompt and completion, estimated where they were not counted; of a failed request nothing is known."""
+    prompt, completion = sample.prompt_tokens, sample.completion_tokens
+    if not is_uncounted(sample):
+        return prompt or 0, completion or 0
+    written = estimated_tokens(f"{sample.text or ''}{sample.reasoning or ''}")
+    return estimated_tokens(typical) if prompt is None else prompt, written if completion is None else completion
+
+
+def spent(config: RunConfig, samples: Iterable[Sample], typical: Prompt) -> float | None:
     """What these samples cost, or None where the prices are not given."""
-    tokens = [(sample.prompt_tokens or 0, sample.completion_tokens or 0) for sample in samples]
-    return price(config, sum(one for one, _ in tokens), sum(one for _, one in tokens))
+    counts = [billed(sample, typical) for sample in samples]
+    return price(config, sum(prompt for prompt, _ in counts), sum(completion for _, completion in counts))
 
 
 class Purse:
@@ -72,25 +83,28 @@ class Purse:
     A request under way is taken to cost what samples did so far on average; before there are any, a full-length one.
     """
 
-    def __init__(self, config: RunConfig, done: Iterable[Sample]) -> None:
-        self.config = config
-        self.spent = spent(config, done) or 0.0
-        self.paid, self.n_paid, self.under_way = 0.0, 0, 0
+    def __init__(self, config: RunConfig, done: Iterable[Sample], typical: Prompt) -> None:
+        self.config, self.typical = config, typical
+        self.spent = spent(config, done, typical) or 0.0
+        self.paid, self.n_paid, self.under_way, self.told = 0.0, 0, 0, False
 
     def affords(self, prompt: Prompt) -> bool:
         """Whether one more request fits into the budget; it then counts as under way."""
         if self.config.budget is None:
             return True
-        full = price(self.config, estimated_tokens(prompt), self.config.max_new_tokens) or 0.0
-        each = self.paid / self.n_paid if self.n_paid else full
+        full = price(self.config, estimated_tokens(prompt), self.config.max_new_tokens)
+        each = self.paid / self.n_paid if self.n_paid else full or 0.0
         if self.spent + (self.under_way + 1) * each > self.config.budget:
             return False
         self.under_way += 1
         return True
 
     def pay(self, samples: list[Sample]) -> None:
-        cost = spent(self.config, samples) or 0.0
+        cost = spent(self.config, samples, self.typical) or 0.0
         self.spent += cost
         self.paid += cost
         self.n_paid += len(samples)
         self.under_way -= len(samples)
+        if self.config.budget is not None and not self.told and any(map(is_uncounted, samples)):
+            self.told = True
+            print(f"\nbudget: the server does not count tokens; one is taken for {BYTES_PER_TOKEN} bytes of text")

@@ -54,10 +54,15 @@ def _checks(form: PromptFormat, chat: bool) -> dict[str, tuple[Callable[[Sample]
     other = "plain, if this is a base model" if chat else "template, if this is a chat model"
     return {
         "empty": (
-            lambda sample: not (sample.text or "").strip(),
+            lambda sample: not (sample.text or "").strip() and not sample.reasoning,
             "completions are empty: an end token or stop string comes at once; look at the prompt and its template",
         ),
-        "short": (  # traps.md 2.9: a restated question that meets a stop string
+        "thought_only": (
+            lambda sample: not (sample.text or "").strip() and bool(sample.reasoning),
+            "completions hold reasoning and no answer: raise max_new_tokens where they were cut; else the server's "
+            "reasoning parser takes all text for a thought: start it without, or with the one made for this model",
+        ),
+        "short": (  # a restated question that meets a stop string
             lambda sample: bool((sample.text or "").strip()) and (sample.completion_tokens or SHORT + 1) <= SHORT,
             f"completions end within {SHORT} tokens: does a stop string cut them?",
         ),

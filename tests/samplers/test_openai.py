@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import gzip
 import json
 import logging
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -23,7 +25,8 @@ pytest.importorskip("aiohttp", reason="the openai extra is not installed")
 from gsm8k_nb import data, prompts, sampling, scoring
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.samplers import Request, SamplerError, openai, wire
+from gsm8k_nb.runs import Run
+from gsm8k_nb.samplers import Request, SamplerError, crew, openai, refusals, wire
 
 from ..conftest import ROOT
 from .stub_server import FAULTS, Reply, error, faulty, number_in, reply, serve, text_for
@@ -66,7 +69,7 @@ def keys(samples) -> Counter:
     return Counter((one.problem_id, one.sample_index) for one in samples)
 
 
-def crew() -> list[threading.Thread]:
+def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "gsm8k_nb requests"]
 
 
@@ -127,7 +130,7 @@ def test_a_server_that_fails_for_long_ends_the_run(monkeypatch):
         with pytest.raises(SamplerError, match="5 requests in a row failed for good.*disk full"):
             for batch in sampler.sample(iter(asked(40)), ()):
                 got += batch
-    assert len(got) == 4 and all(one.error for one in got) and not crew()
+    assert len(got) == 4 and all(one.error for one in got) and not threads()
 
 
 def test_no_server_is_one_error_and_no_rows():
@@ -139,10 +142,10 @@ def test_no_server_is_one_error_and_no_rows():
 
 
 def test_waiting_as_a_server_asks():
-    assert wire.retry_after({"retry-after-ms": "1500"}) == 1.5
-    assert wire.retry_after({"retry-after": "2"}) == 2
-    assert wire.retry_after({"retry-after": "soon"}) is None and wire.retry_after({}) is None
-    assert 50 < wire.retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
+    assert refusals.retry_after({"retry-after-ms": "1500"}) == 1.5
+    assert refusals.retry_after({"retry-after": "2"}) == 2
+    assert refusals.retry_after({"retry-after": "soon"}) is None and refusals.retry_after({}) is None
+    assert 50 < refusals.retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
     assert openai._pause(1, 7.0) == 7.0 and 0 <= openai._pause(30, None) <= openai.LONGEST_WAIT
     long = pytest.raises(SamplerError, match="asks to wait 7200 seconds")
     with serve(lambda body, number: error(429, "daily limit", {"Retry-After": "7200"})) as stub, long:
@@ -158,7 +161,8 @@ def test_errors_inside_a_good_status_and_odd_answers_are_tried_again():
     with serve(lambda body, number: odd[number] if number < len(odd) else reply(body)) as stub:
         got, facts = ask(config_of(stub.url, concurrency=1), asked(1))
     assert [one.text for one in got] == [text_for(1)]
-    assert facts["retries"] == {"HTTP 502": 1, "bad JSON": 2, "no choices": 4}
+    broken = "finish_reason 'error': the server broke off"
+    assert facts["retries"] == {"HTTP 502": 1, "bad JSON": 2, "no choices": 3, broken: 1}
 
 
 # ---- what is sent
@@ -271,20 +275,181 @@ def test_what_a_choice_may_hold():  # traps.md 4.37, 2.11
     message = {"reasoning_content": "5 + 5 is #### 10"}
     chunks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "It is 3"}]
     answers = {
-        1: lambda body: reply(body, [None], "content_filter"),
+        1: lambda body: reply(body, [None], "stop"),
         2: lambda body: reply(body, ["#### 2"], **message),
         3: lambda body: reply(body, [chunks], "length"),
         4: lambda body: reply(body, [None], refusal="I will not"),
-        5: lambda body: error(400, "the prompt was filtered", code="content_filter"),
+        5: lambda body: reply(body, [["It ", "is ", {"type": "text", "text": "5"}]], "eos_token"),
+        6: lambda body: reply(body, [""], "max_tokens", reasoning={"steps": 2}),
+        7: lambda body: reply(body, [[{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}, "7"]], "odd"),
     }
     with serve(lambda body, number: answers[number_in(body)](body)) as stub:
-        got, _ = ask(config_of(stub.url), asked(5))
+        got, _ = ask(config_of(stub.url), asked(7))
     found = [(one.text, one.finish_reason, one.reasoning) for one in sorted(got, key=lambda one: one.problem_id)]
     assert found == [
-        ("", "content_filter", None), ("#### 2", "stop", "5 + 5 is #### 10"), ("It is 3", "length", "hm"),
-        ("I will not", "stop", None), ("", "content_filter", None),
+        ("", "stop", None), ("#### 2", "stop", "5 + 5 is #### 10"), ("It is 3", "length", "hm"),
+        ("I will not", "stop", None), ("It is 5", "stop", None), ("", "length", '{"steps": 2}'), ("7", "odd", "a"),
     ]  # fmt: skip
     assert not [one.error for one in got if one.error]
+
+
+CALL = [{"id": "x", "type": "function", "function": {"name": "calculator", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize(
+    ("choice", "named", "tries"),
+    [
+        (dict(texts=["#### 1"], finish="insufficient_system_resource"), "insufficient_system_resource", 2),
+        (dict(texts=["#### 1"], finish="abort"), "abort", 2), (dict(texts=[""], finish="error"), "error", 2),
+        (dict(texts=["#### 1"], finish="network_error"), "network_error", 2), (dict(texts=[""], finish="??"), "??", 2),
+        (dict(texts=["So far #### 1"], finish="content_filter"), "content_filter", 1),
+        (dict(texts=[None], finish="content_filter: RECITATION"), "RECITATION", 1),
+        (dict(texts=[None], finish="SAFETY"), "SAFETY", 1), (dict(texts=[None], finish="sensitive"), "sensitive", 1),
+        (dict(texts=["#### 1"], finish="tool_calls", tool_calls=CALL), "tool_calls", 1),
+        (dict(texts=[None], finish="stop", tool_calls=CALL), "tool parser", 1),
+        (dict(texts=[None], finish="stop", function_call=CALL[0]["function"]), "tool parser", 1),
+        (dict(texts=[{"answer": 1}]), "no text: content holds a dict with answer", 1),
+        (dict(texts=[18]), "no text: content holds a int", 1), (dict(texts=[True]), "holds a bool", 1),
+        (dict(texts=[["It is ", {"type": "image_url"}]]), "no text: content holds a dict with type", 1),
+        (dict(texts=[[["a", 5]]]), "no text: content holds a int", 1),
+    ],
+)  # fmt: skip
+def test_a_failed_generation_is_a_failed_sample_with_a_name(choice, named, tries):
+    for chat in (True, False):
+        with serve(lambda body, number: reply(body, **choice) if number_in(body) == 2 else reply(body)) as stub:
+            if not chat and set(choice) & {"tool_calls", "function_call"}:
+                continue  # a completion has no message
+            got, _ = ask(config_of(stub.url, max_retries=1, concurrency=1), asked(3, chat=chat))
+        [failed] = [one for one in got if one.error]
+        assert failed.problem_id == "test-0002" and failed.text is None and named in failed.error
+        assert len(stub.seen) == 2 + tries and not scoring.score_all([problem(2)], [failed], ("strict",))[0].correct
+        assert scoring.score_all([problem(2)], [failed], ("strict",))[0].correct is None
+
+
+def test_failed_choices_among_good_ones():
+    def answer(body, number):
+        good = reply(body)
+        if number == 0:
+            good.body["choices"][1] |= {"finish_reason": "abort"}
+            good.body["choices"][2] |= {"finish_reason": "content_filter"}
+            good.body["choices"][3] = {"index": 3, "error": {"message": "upstream is gone"}}
+        return good
+
+    with serve(answer) as stub:
+        got, _ = ask(config_of(stub.url, n_samples=4, temperature=1, concurrency=1), asked(1, 4))
+    assert keys(got) == keys(Sample("test-0001", index, "") for index in range(4)) and len(stub.seen) == 2
+    assert [bool(one.error) for one in sorted(got, key=lambda one: one.sample_index)] == [False, True, False, False]
+
+
+def test_a_server_all_of_whose_texts_are_taken_ends_the_run(monkeypatch):
+    monkeypatch.setattr(openai, "FAILED_IN_A_ROW", 5)
+    with serve(lambda body, number: reply(body, [None], "tool_calls")) as stub:
+        with pytest.raises(SamplerError, match="5 requests in a row failed for good.*tool parser"):
+            ask(config_of(stub.url), asked(50))
+        assert len(stub.seen) < 10
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"[" * 100_000, b'{"choices":' * 50_000, b'{"choices": 5}', b'{"choices": "abc"}', b'{"choices": [[], 3, {}]}',
+        b'{"choices": {"0": {"text": "x"}}}', b'{"error": ' + b"[" * 100_000, b'{"choices": [{"index": 0, "text"',
+        b'{"x": ' + b"9" * 5000 + b"}", b'{"error": {"code": true}}', b'{"error": [1]}', b"null", b"NaN",
+    ],
+)  # fmt: skip
+def test_an_answer_of_an_odd_shape_is_a_failed_request(odd):
+    with serve(lambda body, number: Reply(odd) if number_in(body) == 2 else reply(body)) as stub:
+        got, _ = ask(config_of(stub.url, max_retries=1), asked(3))
+    assert [one.problem_id for one in got if one.error] == ["test-0002"] and len(got) == 3
+
+
+def test_indexes_of_choices_may_be_odd():
+    for indexes in (["1", "0"], [None, 0], [1e400, -1], [True, {}], [10**30, "x"]):
+
+        def answer(body, number, indexes=indexes):
+            good = reply(body)
+            for choice, index in zip(good.body["choices"], indexes, strict=True):
+                choice["index"] = index
+            return good
+
+        with serve(answer) as stub:
+            got, _ = ask(config_of(stub.url, n_samples=2, temperature=1), asked(3, 2))
+        assert len(got) == 6 and {one.text for one in got} == {text_for(number) for number in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": True, "completion_tokens": True}, (None, None)), (5, (None, None)), (None, (None, None)),
+        ({"prompt_tokens": 1e400, "completion_tokens": float("nan")}, (None, None)), ([], (None, None)),
+        ({"prompt_tokens": -1, "completion_tokens": "7"}, (None, None)), ({"prompt_tokens": 0}, (None, None)),
+        ({"prompt_tokens": 50.0, "completion_tokens": 7}, (50, 7)), ({"completion_tokens": 10**30}, (None, None)),
+    ],
+)  # fmt: skip
+def test_usage_that_is_none_is_unknown_and_the_row_can_be_read_again(usage, tokens, tmp_path):
+    def answer(body, number):
+        good = reply(body)
+        good.body["usage"] = usage
+        return good
+
+    with serve(answer) as stub:
+        got, _ = ask(config_of(stub.url), asked(2))
+    assert {(one.prompt_tokens, one.completion_tokens) for one in got} == {tokens}
+    Run(tmp_path).append(got)
+    journal = Run(tmp_path).journal()
+    assert len(journal.samples) == 2 and not journal.damaged
+
+
+def test_a_packed_answer_is_read_to_a_bound_only(monkeypatch):
+    monkeypatch.setattr(crew, "LONGEST_REPLY", 1 << 20)
+    bomb = gzip.compress(b" " * (100 << 20))
+    packed = {"Content-Encoding": "gzip"}
+
+    def answer(body, number):
+        if number_in(body) == 1:
+            return Reply(gzip.compress(json.dumps(reply(body).body).encode()), headers=packed)
+        return Reply(bomb, 200 if number_in(body) == 2 else 503, packed) if number_in(body) < 4 else reply(body)
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with serve(answer) as stub:
+        got, facts = ask(config_of(stub.url, max_retries=1), asked(4))
+    failed = {one.problem_id: one.error for one in got if one.error}
+    assert failed == dict.fromkeys(("test-0002", "test-0003"), "too long an answer: more than 1 MiB (tried 2 times)")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10  # KiB
+
+
+def test_a_budget_holds_where_the_server_counts_nothing(tmp_path, capsys):
+    def answer(body, number):
+        good = reply(body)
+        good.body.pop("usage") if number % 2 else good.body.update(usage={"prompt_tokens": 0, "completion_tokens": 0})
+        return good
+
+    with serve(answer) as stub:
+        values = {"dataset": "classroom", "limit": 40, "outputs_dir": str(tmp_path), "smoke": 0, "max_new_tokens": 50}
+        values |= {"price_input": 1.0, "price_output": 10.0, "budget": 0.004, "concurrency": 1}
+        config = config_of(stub.url, **values)
+        source, problems = data.load_for(config)
+        run, form = sampling.begin(config, source, problems), prompts.prompt_for(config, problems)
+        done = sampling.fill(run, config, problems, form)
+        assert done.generated == len(stub.seen) and 0 < len(stub.seen) < 40 == done.not_asked + done.generated
+        asked_first, plan = len(stub.seen), sampling.plan(run, config, problems, form)
+        assert plan.uncounted == asked_first and 0.7 * 0.004 < plan.spent <= 0.004
+        sampling.fill(run, config, problems, form)  # the budget is the run's, not the session's
+        assert len(stub.seen) <= asked_first + 1
+    assert "the server does not count tokens" in capsys.readouterr().out
+    assert run.read_json("manifest.json")["tokens"]["samples_not_counted"] == len(stub.seen)
+
+
+def test_another_model_in_the_middle_of_a_run_is_told(capsys):
+    def answer(body, number):
+        good = reply(body)
+        good.body["model"] = "stub-1" if number < 3 else "stub-2"
+        return good
+
+    with serve(answer) as stub:
+        _, facts = ask(config_of(stub.url, concurrency=1), asked(5))
+    assert facts["model"] == ["stub-1", "stub-2"]
+    assert capsys.readouterr().out.count("the server answers by another model now: 'stub-2', before stub-1") == 1
 
 
 def test_a_stop_inside_reasoning_cuts_nothing():  # traps.md 2.11
@@ -343,7 +508,7 @@ def test_it_runs_inside_a_running_event_loop_and_twice():
         async def cell() -> int:
             return sum(len(batch) for _ in range(2) for batch in sampler.sample(iter(asked(20)), ()))
 
-        assert asyncio.run(cell()) == 40 and not crew()
+        assert asyncio.run(cell()) == 40 and not threads()
 
 
 def test_requests_are_taken_as_needed_and_finished_when_they_end():
@@ -388,7 +553,7 @@ def test_ctrl_c_hands_on_what_arrived(recwarn, caplog):
     finally:
         signal.signal(signal.SIGINT, before)
     assert {one.problem_id for one in got} == {f"test-{number:04d}" for number in range(1, 11)}
-    assert len(stub.seen) == 14 and not crew()
+    assert len(stub.seen) == 14 and not threads()
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]
     assert not [one for one in recwarn if issubclass(one.category, ResourceWarning | RuntimeWarning)]
@@ -403,9 +568,9 @@ def test_closing_early_leaves_nothing_behind(caplog):
     with serve(answer) as stub:
         stream = openai.OpenAISampler(config_of(stub.url)).sample(iter(asked(100)), ())
         assert next(stream)
-        assert crew()
+        assert threads()
         stream.close()
-        assert not crew()
+        assert not threads()
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
@@ -419,7 +584,7 @@ def test_an_interrupt_of_the_caller_repeats_nothing():
                 got += stream.throw(KeyboardInterrupt) if len(got) < 3 else next(stream)
         except (KeyboardInterrupt, StopIteration):
             pass
-    assert max(keys(got).values()) == 1 and not crew()
+    assert max(keys(got).values()) == 1 and not threads()
 
 
 def test_an_error_of_the_requests_is_raised_after_what_arrived():
@@ -433,7 +598,7 @@ def test_an_error_of_the_requests_is_raised_after_what_arrived():
         with pytest.raises(ValueError, match="no prompt"):
             for batch in openai.OpenAISampler(config_of(stub.url, concurrency=1)).sample(requests(), ()):
                 got += batch
-    assert not crew()
+    assert not threads()
 
 
 # ---- the key
@@ -453,9 +618,9 @@ def test_the_key_is_hidden_in_what_servers_say():
         f"Incorrect API key provided: {KEY}.", "Incorrect API key provided: sk-s****************CRET.",
         f"{{'Authorization': 'Bearer {KEY}'}}", f"x-api-key: {KEY}", f"bearer {KEY[:10]}", "key sk-proj-abcdefgh",
     ):  # fmt: skip
-        hidden = wire.redacted(text, KEY)
+        hidden = refusals.redacted(text, KEY)
         assert "[hidden]" in hidden and not any(part in hidden for part in ("secret", "CRET", "sk-s", "abcdefgh"))
-    assert wire.redacted("the key is no-key, not nokeyed", "key") == "the [hidden] is no-[hidden], not nokeyed"
+    assert refusals.redacted("the key is no-key, not nokeyed", "key") == "the [hidden] is no-[hidden], not nokeyed"
 
 
 def test_the_key_is_in_no_file_log_or_exception(tmp_path, monkeypatch, caplog, capsys):  # traps.md 4.18

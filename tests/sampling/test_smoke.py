@@ -1,5 +1,7 @@
 """The probe before a long run: each fault is found, sound completions raise nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from gsm8k_nb.prompts import FORMATS
@@ -49,6 +51,15 @@ def test_advice_names_the_other_template_setting():  # traps.md 2.26: a base mod
     cut = {"finish": "length"}
     assert "chat_template: plain" in found(GOOD, chat=True, **cut)["cut"].advice
     assert "chat_template: template" in found(GOOD, chat=False, **cut)["cut"].advice
+
+
+@pytest.mark.parametrize("text", ["", None, " \n"])
+def test_an_answer_that_came_as_reasoning_is_told_from_none(text):
+    thought = [replace(sample, text=text, reasoning="3 + 4 = 7 #### 7") for sample in samples("", "")]
+    findings = {one.name: one for one in smoke.look(thought, FORMATS["zero_shot"], True)}
+    assert "empty" not in findings and "reasoning parser" in findings["thought_only"].advice
+    assert "max_new_tokens" in findings["thought_only"].advice and "stop string" not in str(findings)
+    assert "thought_only" not in found("", "") and "thought_only" not in found(GOOD, GOOD)
 
 
 def test_failed_requests_are_named_and_not_judged():
