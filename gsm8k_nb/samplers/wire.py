@@ -113,7 +113,7 @@ def read_reply(raw: bytes, hide: Callable[[str], str], clean: Callable[[str], st
         blocked = bool(re.search(rb'(?i)block_?reason|"filtered":\s*true', raw))
         kind = "prompt kept back by the server's filter" if blocked else "no choices"
         words = one_line(hide(raw.decode("utf-8", "replace")))
-        raise Failure(read[0].error or "") if read else Failure(kind, words, again=not blocked)
+        raise Failure("failed choice", read[0].error or "") if read else Failure(kind, words, again=not blocked)
     counts_one = "timings" in reply and len(kept) > 1  # llama.cpp's server, which adds its timings
     total = None if counts_one else _count(reply, "completion_tokens")
     model, fingerprint = (
