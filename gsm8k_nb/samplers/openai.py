@@ -73,10 +73,10 @@ class OpenAISampler:
         try:
             while more or crew.out:
                 more = more and crew.take(groups, self.most_choices)
-                crew.collect(batch, due)
+                crew.collect(batch, due - time.monotonic())
                 late = time.monotonic() >= due
                 if batch and (late or not (more or crew.out)):
-                    ready, batch = batch, []  # no call before the yield, see ``drain``
+                    ready, batch = batch, []  # no call before the yield, see ``collect``
                     yield ready
                 if late:
                     due = time.monotonic() + HAND_ON_SECONDS
@@ -85,7 +85,7 @@ class OpenAISampler:
         except BaseException:  # Ctrl-C too: these are paid for
             crew.stop()
             with suppress(Exception):  # one error at a time
-                crew.drain(batch)
+                crew.collect(batch)
             if batch:
                 yield batch
             raise
@@ -258,9 +258,8 @@ class OpenAISampler:
         return refusals.redacted(text, self.key.get_secret_value())
 
     def clean(self, text: str) -> str:
-        """A model's text without the key. A short one is no secret, and may be a word of the text."""
-        key = self.key.get_secret_value()
-        return text if len(key) < 8 else text.replace(key, "[hidden]")
+        """A model's text without the key."""
+        return refusals.without_key(text, self.key.get_secret_value())
 
 
 def _pause(tries: int, asked: float | None) -> float:

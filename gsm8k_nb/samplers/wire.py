@@ -189,19 +189,10 @@ def samples(asked: Sequence[Request], reply: Reply, stop: Sequence[str], seconds
     made: list[Sample] = []
     for place, (request, choice) in enumerate(zip(asked, choices, strict=False)):
         kept, cut = cut_at_stop(choice.text, stop)
-        made.append(
-            Sample(
-                problem_id=request.problem.id,
-                sample_index=request.sample_index,
-                text=None if choice.error else kept,
-                finish_reason="stop" if cut else choice.finish_reason,
-                error=choice.error,
-                prompt_tokens=0 if place else reply.prompt_tokens,
-                completion_tokens=_share(reply.completion_tokens, weights, place),
-                seconds=round(seconds, 4),
-                reasoning=choice.reasoning,
-            )
-        )
+        text, finish = None if choice.error else kept, "stop" if cut else choice.finish_reason
+        tokens = 0 if place else reply.prompt_tokens, _share(reply.completion_tokens, weights, place)
+        name = request.problem.id, request.sample_index
+        made.append(Sample(*name, text, finish, choice.error, *tokens, round(seconds, 4), choice.reasoning))
     return made
 
 
