@@ -111,8 +111,8 @@ def find_path(path: str, name: str) -> Path:
     """
     if path.startswith(OFFICIAL):
         return official_file(path.removeprefix(OFFICIAL))
-    given = Path(path).expanduser()
-    places = [given] if given.is_absolute() else [Path.cwd() / given, repository_root() / given]
+    wanted = Path(path).expanduser()
+    places = [wanted] if wanted.is_absolute() else [Path.cwd() / wanted, repository_root() / wanted]
     for place in places:
         if place.is_file() or place.is_dir():
             return place.resolve()

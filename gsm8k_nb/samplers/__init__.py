@@ -6,6 +6,7 @@
 """
 
 import hashlib
+import threading
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,8 @@ from gsm8k_nb.places import ENGINES
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.samplers.fingerprint import model_fingerprint as model_fingerprint
+
+PATIENCE = 10  # seconds of loading before it is told of
 
 
 class SamplerError(RuntimeError):
@@ -68,6 +71,15 @@ def sample_seed(seed: int, request: Request) -> int:
 
 
 def open_sampler(config: RunConfig) -> Sampler:
-    """The engine that the parameters name, its model loaded. SamplerError says what to change where it cannot be."""
+    """The engine that the parameters name, its model loaded. SamplerError says what to change where it cannot be.
+
+    Loading that takes long is told of: a large model, a GGUF file that is converted, a hub that does not answer.
+    """
     module, name = ENGINES[config.sampler].place.split(":")
-    return getattr(import_module(f"{__name__}.{module}"), name)(config)
+    told = threading.Timer(PATIENCE, print, [f"{config.model} is being loaded; the first time can take minutes."])
+    told.daemon = True
+    told.start()
+    try:
+        return getattr(import_module(f"{__name__}.{module}"), name)(config)
+    finally:
+        told.cancel()

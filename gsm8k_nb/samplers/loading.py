@@ -18,8 +18,6 @@ from gsm8k_nb.samplers import SamplerError
 from gsm8k_nb.samplers.fingerprint import local_model, sha256_of
 from gsm8k_nb.texts import one_line
 
-LARGE_GGUF = 500 << 20  # bytes, of which it is told that conversion takes time
-
 
 def load_model(config: RunConfig) -> tuple[Any, Any]:
     """The model in evaluation mode on its device, and its tokenizer. SamplerError says what to change."""
@@ -30,12 +28,13 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        model = loaded.to(device).eval()
     except Exception as error:  # damaged files raise what their readers raise: SafetensorError, plain Exception, ...
         raise SamplerError(loading_failed(config.model, source, error)) from error
     if tokenizer.eos_token_id is None and model.generation_config.eos_token_id is None:
         raise SamplerError(f"model: {config.model!r} names no end-of-text token, so its completions could not end")
-    return model.to(device).eval(), tokenizer
+    return model, tokenizer
 
 
 def choose_device(name: str) -> torch.device:
@@ -107,8 +106,6 @@ def converted_gguf(file: Path) -> Path:
         shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
         if folder.exists():
             return folder
-        if file.stat().st_size > LARGE_GGUF:
-            print(f"{file.name} is converted for transformers, once; this takes minutes", flush=True)
         try:
             _convert_gguf(file, unfinished)
             if sha256_of(file) != digest:
@@ -134,7 +131,9 @@ def _convert_gguf(file: Path, folder: Path) -> None:
 def loading_failed(model: str, source: str, error: Exception) -> str:
     """One sentence for a model that could not be loaded, with the next step in it."""
     text = str(error).lower()
-    if "gated" in text or "401" in text or "403" in text:
+    if "out of memory" in text or "not enough memory" in text or isinstance(error, MemoryError):
+        step = "memory ran out: choose a smaller model, dtype: bfloat16, or a device with more memory"
+    elif "gated" in text or "401" in text or "403" in text:
         step = "it needs a login: accept its licence on its page, then run 'hf auth login'"
     elif Path(source).is_dir():
         lacking = [name for name in ("config.json", "tokenizer_config.json") if not (Path(source) / name).exists()]

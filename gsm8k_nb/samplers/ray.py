@@ -91,7 +91,7 @@ class RaySampler:
             "workers": self.config.ray_workers,
             "worker_restarts": sum(facts["restarted"] for facts in self.facts.values()),
             "gpus_per_worker": self.gpus,
-            "workers_differ_in": [name for name in first if any(one.get(name) != first[name] for one in engines)],
+            "workers_differ_in": [name for name in first if any(other.get(name) != first[name] for other in engines)],
         }
 
     def _open(self) -> None:
@@ -101,11 +101,11 @@ class RaySampler:
         try:
             cores, self.gpus = _share(self.config, started_ray)
             values = self.config.model_dump() | {"sampler": self.config.ray_engine, "model": _model(self.config.model)}
-            worker = ray.remote(_Worker).options(
+            hired = ray.remote(_Worker).options(
                 num_cpus=cores, num_gpus=self.gpus, max_restarts=MOST_RESTARTS, max_task_retries=MOST_DEATHS - 1
             )
-            self.workers += [worker.remote(values, max(cores, 1)) for _ in range(self.config.ray_workers)]
-            waiting = [one.ready.remote() for one in self.workers]
+            self.workers += [hired.remote(values, max(cores, 1)) for _ in range(self.config.ray_workers)]
+            waiting = [worker.ready.remote() for worker in self.workers]
             if not ray.wait(waiting, timeout=PATIENCE)[0]:
                 needs = f"{cores} cores and {self.gpus} GPUs, of which Ray has free: {ray.available_resources()}"
                 warnings.warn(
@@ -234,12 +234,12 @@ def make_blocks(requests: Sequence[Request], config: RunConfig) -> deque[Block]:
     smallest = min(smallest, -(-len(requests) // config.ray_workers))
     blocks: deque[Block] = deque()
     size, problem = 0, None
-    for number, one in enumerate(requests):
-        if one.problem.id != problem and (not blocks or len(blocks[-1]) >= size):
+    for number, request in enumerate(requests):
+        if request.problem.id != problem and (not blocks or len(blocks[-1]) >= size):
             blocks.append({})
             size = max(smallest, (len(requests) - number) // (2 * config.ray_workers))
-        problem = one.problem.id
-        blocks[-1][problem, one.sample_index] = one
+        problem = request.problem.id
+        blocks[-1][problem, request.sample_index] = request
     return blocks
 
 

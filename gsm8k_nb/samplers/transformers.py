@@ -263,10 +263,15 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def render(tokenizer: Any, prompt: Prompt) -> str:
-    """A prompt as text: messages by the tokenizer's chat template."""
+    """A prompt as text: messages by the tokenizer's chat template, SamplerError where that refuses them."""
     if isinstance(prompt, str):
         return prompt
-    return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    try:
+        return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # of jinja's many kinds; templates also raise by themselves
+        raise SamplerError(
+            f"chat_template: the model's template fails here ({one_line(error, 200)}); use chat_template: plain"
+        ) from error
 
 
 def encode(tokenizer: Any, prompt: Prompt) -> list[int]:

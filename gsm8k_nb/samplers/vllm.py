@@ -174,12 +174,12 @@ class VLLMSampler:
         vLLM knows nothing of reasoning. Where it stopped inside a thought, this text, and all later ones, are written
         without its stop strings and cut here alone: the same text so far, since a draw depends on its own seed.
         """
-        (request, prompt_ids, given), ids, reason = asked, list(output.token_ids), output.finish_reason
+        (request, prompt_ids, sent), ids, reason = asked, list(output.token_ids), output.finish_reason
         if reason not in ("stop", "length"):
             return [local.failed_sample(request, f"vllm ended the request: {reason}")]
         end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
         text, cut = cut_at_stop(local.decode(self.tokenizer, ids[:end], self.opening), stop)
-        if given and reason == "stop" and end is None and not cut:
+        if sent and reason == "stop" and end is None and not cut:
             self.stops_in_thought = True
             return self._ask(request, prompt_ids, ())
         reason = "stop" if cut else reason

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+import time
 from typing import get_args
 
+from gsm8k_nb import samplers
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import ENGINES
-from gsm8k_nb.samplers import open_sampler
+from gsm8k_nb.samplers import open_sampler, replay
 from tests.conftest import ROOT
 from tests.test_docs import blocks
 
@@ -35,3 +37,15 @@ def test_every_engine_is_where_its_line_says(replay_config):
         module, name = ENGINES[sampler].place.split(":")
         assert f"class {name}" in (ROOT / "gsm8k_nb" / "samplers" / f"{module}.py").read_text()
     assert type(open_sampler(replay_config)).__name__ == "ReplaySampler"
+
+
+def test_loading_that_takes_long_is_told_of(replay_config, monkeypatch, capsys):
+    monkeypatch.setattr(samplers, "PATIENCE", 0.01)
+    monkeypatch.setattr(replay.ReplaySampler, "__init__", lambda self, config: time.sleep(0.5))
+    open_sampler(replay_config)
+    assert capsys.readouterr().out == "stored is being loaded; the first time can take minutes.\n"
+    monkeypatch.setattr(samplers, "PATIENCE", 0.2)
+    monkeypatch.setattr(replay.ReplaySampler, "__init__", lambda self, config: None)
+    open_sampler(replay_config)
+    time.sleep(0.4)
+    assert capsys.readouterr().out == ""

@@ -99,7 +99,7 @@ GREEDY = Decoding(30, stop_token_ids=[EOS])
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_greedy_tokens_are_those_of_generate(name, prompts, monkeypatch):  # traps.md 2.13
+def test_greedy_tokens_are_those_of_generate(name, prompts, monkeypatch):
     model = build(name)
     assert supports(model) is None
     assert supports(model, length=90) is None
@@ -349,7 +349,7 @@ def test_wrong_requests_are_refused(llama):
         list(generate(llama, [Request([1, 2], n_samples=3, seeds=(1,))], GREEDY))
     with pytest.raises(ValueError, match="tokenizer"):
         list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings=["Q:"])))
-    with pytest.raises(ValueError, match="got the text 'Q:'"):  # traps.md 2.10
+    with pytest.raises(ValueError, match="got the text 'Q:'"):
         list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings="Q:"), tokenizer=Letters()))
     assert list(generate(llama, [], GREEDY)) == []
 

@@ -169,3 +169,16 @@ def test_a_damaged_folder_is_one_sentence(tiny_model, tmp_path, file, content):
     with pytest.raises(SamplerError, match="^model: .* could not be loaded; it must hold a model") as caught:
         loading.load_model(RunConfig(model=str(folder), device="cpu"))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory"), RuntimeError("CUDA out of memory. Tried")],
+)
+def test_memory_that_runs_out_while_loading(tiny_model, monkeypatch, error):
+    def fails(source, **options):
+        raise error
+
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fails)
+    with pytest.raises(SamplerError, match="could not be loaded; memory ran out: choose a smaller model"):
+        loading.load_model(RunConfig(model=str(tiny_model), device="cpu"))

@@ -73,7 +73,7 @@ def test_two_workers_give_what_one_engine_gives(pair):
 
 
 @pytest.mark.usefixtures("no_share")
-def test_greedy_is_the_same_too_and_a_killed_worker_loses_and_doubles_nothing(tiny_model):  # traps.md 4.21
+def test_greedy_is_the_same_too_and_a_killed_worker_loses_and_doubles_nothing(tiny_model):
     greedy = config_of(tiny_model, temperature=0.0, n_samples=1, max_new_tokens=32)
     opened, asked = open_sampler(greedy), requests(60)
     batches = opened.sample(asked, ())
