@@ -2,75 +2,48 @@
 
     "<think>2*9=18?</think>She sells 9 eggs at $2.\\n**Answer:** $18 a day (not 20).\\n\\nQ: If 5 cars ..."  ->  18
 
-1. Reasoning is dropped: everything up to the last closing tag (``</think>`` and its like). An opening tag that is
-   never closed ends the answer: what follows it is no answer.
-2. The first turn is kept: an end-of-turn token, or the start of a user's turn, ends the answer. Other special tokens
-   are removed.
-3. Spellings are made one: signs, digits, spaces, fractions and LaTeX (``numerals.normalise``).
-4. A new question (``Question:``, ``Q:``, ``Problem:`` at the start of a line or sentence) ends the answer, once a
-   number was given; a question restated before any number does not.
-5. The strongest kind of candidate present decides, and of that kind the last one that is a number:
-   a. a ``####`` marker with a number, or ``... = number``, right behind it (a heading ``#### 1. Count`` is none);
-   b. ``\\boxed{...}``;
-   c. an answer phrase or label: ``the answer is``, ``Answer:``, ``A:`` at the start of a line, ``Final answer``, a
-      heading ``Answer``, a JSON key ``"answer":``, a tag ``<answer>``. A remark (``the answer is based on ...``) is
-      none, nor is ``Answer:`` or ``A:`` at the start of the text with worked steps behind it, not a number alone;
-   d. the last number of the text; ordinals only where there is no other, step and list numbers never.
-6. Of a, b and c the value is the first number behind it, or what the last ``=`` of its clause equals
-   (``the answer is 2 x 9 = 18``). A number after ``not``, ``instead of`` or ``rather than`` is passed over.
-7. Where the strongest kind states something that is no number (``#### 7:30``, ``\\boxed{2^{10}}``, ``infinity``, code,
-   ``the answer is 3 + 4``), there is no answer: nothing is evaluated, and no weaker kind is asked.
+1. The part that is the answer is taken (``passages``): outside reasoning, the first turn, without programs; a new
+   question ends it once a number was given. Spellings are made one (``numerals.normalise``).
+2. Where the answer is stated, the last statement decides. Statements are
+   a. a ``####`` marker (a heading ``#### 1. Count``, or ``#### Rest: ...`` with working below, is none);
+   b. ``\\boxed{...}``; one left empty or never closed takes back what was stated before it;
+   c. a tag ``<answer>...</answer>``, read as a text of its own;
+   d. an answer phrase or label: ``the answer is``, ``Answer:``, ``A:`` at the start of a line, ``Final answer``, a
+      heading ``Answer``, a JSON key ``"answer":``, ``答案是``. A remark (``the answer is based on ...``) and a blank to
+      fill in (``The answer is ____``) are none. A label with working behind it, alone on its line or first of the text,
+      is a heading: what follows is read as a text of its own.
+3. The value of a statement is the number right behind it, or what the last ``=`` of its clause equals (``the answer is
+   2 x 9 = 18``), else the number its sentence is about (``sentences``).
+4. Where nothing is stated: the number that the last sentence with a number is about. None where the text breaks off,
+   loops, ends as a program (``passages.has_no_last_word``) or was cut by the token limit. Step and list numbers never
+   count, a sentence that asks or checks only where there is no other.
+5. What is stated but is no number (``#### 7:30``, ``\\boxed{2^{10}}``, ``infinity``, ``cannot be determined``, code,
+   ``3 + 4``, ``18 + x``, words alone) is no answer: nothing is evaluated, and no weaker kind is asked.
 
 Every step looks at each character a bounded number of times, so the time is linear in the length of the text.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TypeVar
+from itertools import pairwise
 
 from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, is_ordinal, normalise, value
-
-T = TypeVar("T")
-Reading = tuple[bool, Decimal | None]  # (something was stated, the number it is); (True, None): stated, but no number
-ABSENT: Reading = (False, None)
+from gsm8k_nb.answers.passages import answer_part, has_no_last_word, until_each_question, without_programs
+from gsm8k_nb.answers.sentences import ABSENT, Reading, number_of, worked_out
 
 WINDOW = 400  # characters behind a marker or phrase in which its value must stand
-MAX_CANDIDATES = 1000
+LONGEST = 600  # characters of a sentence that are looked at, from its end
+MAX_CANDIDATES = 1000  # a text with more statements of one kind repeats itself
 MAX_STEP = 20  # a greater number before a dot and a word is not the number of a step
-
-_REASONING_END = re.compile(
-    r"</(?:think|thinking|thought|reasoning) ?>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>", re.IGNORECASE
-)
-_REASONING_START = re.compile(
-    r"<(?:think|thinking|thought|reasoning) ?>|\[THINK\]|◁think▷|<\|channel\|>analysis<\|message\|>", re.IGNORECASE
-)
-_TURN_END = re.compile(
-    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|end_of_turn|user)\|>|</s>|<eos>|<end_of_turn>|\[INST\]"
-    r"|<(?:\|im_start\||\|start_header_id\||start_of_turn)>\s{0,2}user|<｜(?:User|end▁of▁sentence)｜>"
-    r"|^[#*> ]{0,6}(?:User|Human)[* ]{0,3}:",
-    re.MULTILINE,
-)
-_SPECIAL = re.compile(
-    r"<[|｜][^|｜<>\n]{1,60}[|｜]>|</?(?:s|bos|pad|unk|mask|sep|cls)>|</?[A-Za-z][A-Za-z_-]{0,30}[0-9][\w-]{0,30}>|\[/INST\]"
-)
-_QUESTION = re.compile(
-    r"(?:^[ \t>#*_]{0,8}(?:[Nn]ext |[Nn]ew |[Aa]nother )?|(?<=[.!?]) {1,3})"
-    r"(?:(?:[Qq]uestion|[Pp]roblem|Exercise|Instruction|QUESTION|PROBLEM) {0,2}[0-9]{0,4}|Q[0-9]{0,4})[*_ ]{0,3}:"
-    r"|^#{1,6} ?\**(?:Question|Problem|Exercise)(?: [0-9]{1,4})?[* ]{0,3}$",
-    re.MULTILINE,
-)
-
-# A completion holds none of these as a rule; asking for them first is many times faster than searching a pattern.
-_TURN_HINTS = ("<|", "</s>", "<eos>", "<end_of", "<start_of", "<｜", "[INST]", "User", "Human")
-_QUESTION_HINTS = ("uestion", "roblem", "UESTION", "ROBLEM", "xercise", "nstruction", "Q")
+RETRACTED: Reading = (False, Decimal(0))  # an empty box: what was stated before it holds no more
+WORDS: Reading = (False, Decimal(1))  # a statement in words alone
 
 _MARKER = re.compile(r"#{4,}")
-_BOX = re.compile(r"(?:\\f?box(?:ed)?|\bboxed|\x08oxed) ?\{")
-_BRACE = re.compile(r"[{}]")
-_CODE = re.compile(r"__|[A-Za-z_]\w+\(|\b(?:import|lambda)\b")
-_ANSWER = re.compile(
-    r"""(?<![a-z/]) ans(?:wers?)?(?![a-z]) ["'*_`)\]]{0,4} (?:[ ]?\([^()\n]{0,40}\))?
+_BOX = re.compile(r"(?:\\f?box(?:ed)?|\bboxed|\x08oxed)(?: ?\{| ?(?=\$?-?[0-9]))")
+_TAG = re.compile(r"<[a-z_]{0,20}(?:answer|solution)[a-z_]{0,12} ?>")
+_PHRASE = re.compile(
+    r"""ans(?<![a-z/]ans)(?:wers?)?(?![a-z]) ["'*_`)\]]{0,4} (?:[ ]?\([^()\n]{0,40}\))?
     (?:[ ,]{1,2}(?:to|for|of|in|on|as|here|therefore|then|thus|now|we|i)\b[^.:=\n]{0,80}? | ,[^.:=,\n]{0,60},)?
     ["'*_`]{0,4}[ ]{0,2}
     (?: (?P<label>[:=]|-?>)
@@ -79,9 +52,12 @@ _ANSWER = re.compile(
     """,
     re.VERBOSE,
 )
-_ANSWER_HEADING = re.compile(r"^[ \t#>*_]{0,8}(?:the )?(final )?answer[ *_#]{0,4}$", re.MULTILINE)
+_OTHER_PHRASE = re.compile(r"(?:答案|答え|答|정답|답) {0,2}(?:[:=是为為は]|應該是|应该是)")
+_HEADING = re.compile(r"^[ \t#>*_]{0,8}(?:the )?(final )?answer[ *_#]{0,4}$", re.MULTILINE)
 _FINAL_ANSWER = re.compile(rf"final answer(?=[^\w\n:=]{{0,6}}(?:{CURRENCY} ?)?[0-9])", re.IGNORECASE)
 _A_LABEL = re.compile(r"^[ \t>*_#\"'(]{0,6}A[*_]{0,2} ?:", re.MULTILINE)
+_KINDS = (("####", _MARKER), ("box", _BOX), ("<", _TAG), ("ans", _PHRASE), ("答", _OTHER_PHRASE), ("답", _OTHER_PHRASE),
+          ("answer", _HEADING), ("final answer", _FINAL_ANSWER), ("a:", _A_LABEL), ("a*", _A_LABEL))  # fmt: skip
 
 _ABOUT = r"(?:about|approximately|around|roughly|nearly|only|just|exactly|a total of)"
 _LEAD = re.compile(rf"(?:[^\w\ufffc]|_)*+(?:(?:{CURRENCY}|{_ABOUT})(?![a-z])(?:[^\w\ufffc]|_)*+){{0,3}}", re.IGNORECASE)
@@ -90,209 +66,220 @@ _STEP = re.compile(
     r"[\W_]{0,12}(?:(?P<word>step|part|case|method|option) {1,2})?(?P<number>[0-9]{1,2})(?P<end>[.):]|$)", re.IGNORECASE
 )
 _ENTRY_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'($£€]{0,3}[A-Za-z0-9]")
-_NO_NUMBER_WORD = re.compile(
-    r"(?:infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b)", re.IGNORECASE
-)
-_REMARK = re.compile(
-    r"(?:based|derived|correct|right|wrong|found|obtained|calculated|computed|given|because|verified|consistent)\b",
+_CODE = re.compile(r"__[a-z]|[A-Za-z_]\w+\(|\b(?:import|lambda)\b")
+_NO_NUMBER = re.compile(
+    r"(?:infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b|insufficient)"
+    r"|.{0,80}?\b(?:can(?:not|'t| not) be (?:determined|answered|calculated|found|solved)"
+    r"|not enough (?:information|data)"
+    r"|(?:unable|not possible|impossible) to (?:determine|answer|calculate|say|tell|solve))",
     re.IGNORECASE,
 )
-_NEGATION = re.compile(
-    r"(?:\bnot|n't|\binstead of|\brather than)(?: just| only| equal to)? {1,2}\W{0,4}\Z", re.IGNORECASE
+_REMARK = re.compile(
+    r"(?:based|derived|correct|right|wrong|found|obtained|calculated|computed|given|because|verified|consistent|incorrect"
+    r"|in the (?:form|format)|as follows|the following|rounded|written)\b",
+    re.IGNORECASE,
 )
+_BLANK = re.compile(r"\W{0,4}_{2,}|\W{0,4}\[")
 _CLAUSE_END = re.compile(
     r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\s(?:because|since|as|where|so|and|which|after|if|when)\b|\n",
     re.IGNORECASE,
 )
-_OPERATION = re.compile(
-    r"%? {0,2}(?:[*×÷/+^-]|x(?= ?[0-9])|(?:plus|minus|times)\b) {0,2}[($£€]{0,2} ?[0-9]", re.IGNORECASE
-)
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$|[A-Z][a-z])|\n")
 _BARE_END = re.compile(
     r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)|[^\w\n.;]*+(?:[A-Za-z]++[^\w\n.;]*+){0,2}+[.;](?:\s|$)"
 )
+_CONCLUSION = re.compile(
+    r"[\W_]*(?:and |then )?(?:so|therefore|thus|hence|finally|consequently|overall|in (?:conclusion|summary|total)"
+    r"|altogether|as a result|this means|that means|which means|to conclude|conclusion)\b",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"[\W_]*(?:(?:double[- ])?check|verif\w+|note|confidence|let me know|to (?:check|verify))\b", re.IGNORECASE
+)
+_EMPTY_LABEL = re.compile(r"\n\W{0,6}(?:A|Answer)\W{0,6}\Z")
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
 
 
-def flexible(text: str) -> Decimal | None:
-    """The answer of a completion by the order in the module's docstring, or None where it gives none."""
-    kept = _first_turn(without_reasoning(text))
-    for piece in _until_each_question(normalise(kept)):
-        stated, number = _read(piece)
+def flexible(text: str, cut: bool = False) -> Decimal | None:
+    """The answer of a completion by the order in the module's docstring, or None where it gives none.
+
+    ``cut``: the token limit ended the text, so that its last number was not meant to be the last.
+    """
+    part, is_end = answer_part(text)
+    part = without_programs(part)
+    cut = (cut and is_end) or part.rfind(r"\[") > part.rfind(r"\]") or part.rfind(r"\(") > part.rfind(r"\)")
+    pieces = list(until_each_question(normalise(part)))
+    for piece in pieces:
+        stated, number = _stated(piece)
+        if not stated and not (cut and piece is pieces[-1]):
+            stated, number = _unstated(piece)
         if stated:
             return number
     return None
 
 
-def without_reasoning(text: str) -> str:
-    """Step 1: what follows the last closed reasoning block, up to one that is opened and never closed."""
-    if "<" not in text and "[" not in text and "◁" not in text:
-        return text
-    end = 0
-    for closing in _REASONING_END.finditer(text):
-        end = closing.end()
-    opening = _REASONING_START.search(text, end)
-    return text[end : opening.start()] if opening else text[end:]
-
-
-def _first_turn(text: str) -> str:
-    """Step 2. A boundary with nothing before it, such as a leading ``</s>``, ends nothing."""
-    start = 0
-    if any(hint in text for hint in _TURN_HINTS):
-        for boundary in _TURN_END.finditer(text):
-            turn = _SPECIAL.sub(" ", text[start : boundary.start()])
-            if _WORD.search(turn):
-                return turn
-            start = boundary.end()
-    return _SPECIAL.sub(" ", text[start:]) if "<" in text or "[/INST]" in text else text[start:]
-
-
-def _until_each_question(text: str) -> Iterator[str]:
-    """Step 4: the text up to its first new question, then up to the next, and so on."""
-    start = 0
-    if any(hint in text for hint in _QUESTION_HINTS):
-        for question in _QUESTION.finditer(text):
-            yield text[start : question.start()]
-            start = question.start()
-    yield text[start:]
-
-
-def _read(text: str) -> Reading:
-    """Steps 5 and 7: the strongest kind that states something."""
-    for kind in (_markers, _boxes, _phrases):
-        anything = False
-        for stated, number in kind(text):
-            if number is not None:
-                return True, number
-            anything = anything or stated
-        if anything:
-            return True, None
-    return _last_number(text)
-
-
-def _markers(text: str) -> Iterator[Reading]:
-    """Kind a, last first."""
-    if "####" not in text:
-        return
-    after = len(text)
-    for marker in _last_first(_MARKER.finditer(text)):
-        start, limit, after = marker.end(), after, marker.start()
-        lead = _LEAD.match(text, start, limit).end()
-        limit = min(limit, _line_end(text, lead))
-        equals = text.rfind("=", lead, limit)
-        if _is_heading(text, lead):
-            continue
-        if _is_direct(text, start, limit):
-            yield _number_behind(text, start, limit, direct=True)
-        elif equals >= 0 and _is_direct(text, equals + 1, limit):
-            yield _number_behind(text, equals + 1, limit, direct=True)
-        elif _NO_NUMBER_WORD.match(text, lead, limit):
-            yield True, None
-
-
-def _boxes(text: str) -> Iterator[Reading]:
-    """Kind b, last first. A box that is not closed within ``WINDOW`` characters is no box."""
-    if "box" not in text and "\x08oxed" not in text:
-        return
-    for box in _last_first(_BOX.finditer(text)):
-        end = _closing_brace(text, box.end())
-        if end is None:
-            continue
-        content = text[box.end() : end]
-        if _NO_NUMBER_WORD.search(content) or _CODE.search(content):
-            yield True, None
-        else:
-            yield _number_behind(text, box.end(), end, direct=True)
-
-
-def _phrases(text: str) -> Iterator[Reading]:
-    """Kind c, last first."""
-    limit = len(text)
-    phrases = _answer_phrases(text)
-    opening = _WORD.search(text).start() if phrases else 0
-    for start, end, may_be_title in _last_first(phrases):
-        yield _behind_phrase(text, end, limit, may_be_title and start - opening <= len("The "))
-        limit = start
-
-
-def _answer_phrases(text: str) -> list[tuple[int, int, bool]]:
-    """Every phrase and label as (start, end, may be a title of worked steps), in order."""
-    found: list[tuple[int, int, bool]] = []
+def _stated(text: str) -> Reading:
+    """Step 2: the last statement that holds."""
     lower = text.lower()  # of the same length: normalising leaves no letter whose lower case is longer
-    if "ans" in lower:
-        for match in _ANSWER.finditer(lower):
-            before = lower[max(0, match.start() - 8) : match.start()]
-            sure = match["label"] is None or "final" in before or before.endswith(('"', "'", "<"))
-            found.append((match.start(), match.end(), not sure))
-        if "answer" in lower:
-            found += [(m.start(), m.end(), m[1] is None) for m in _ANSWER_HEADING.finditer(lower)]
-            found += [(m.start(), m.end(), False) for m in _FINAL_ANSWER.finditer(lower)]
-    if "A" in text:
-        found += [(m.start(), m.end(), True) for m in _A_LABEL.finditer(text)]
-    return sorted(found)
+    found = []
+    for hint, pattern in _KINDS:
+        if hint in lower:
+            source = text if pattern in (_A_LABEL, _FINAL_ANSWER) else lower
+            matches = list(pattern.finditer(source))[-MAX_CANDIDATES:]
+            found += [(m.start(), m.end(), pattern, m) for m in matches]
+    found.sort(key=lambda one: one[:2])
+    anything = retracted = False
+    limit = len(text)
+    for index in range(len(found) - 1, -1, -1):
+        start, end, pattern, match = found[index]
+        if pattern is _MARKER:
+            reading = _behind_marker(text, end, limit)
+        elif pattern is _BOX:
+            behind_phrase = index > 0 and _WORD.search(text, found[index - 1][1], start) is None
+            reading = _in_box(text, start, end, behind_phrase)
+        elif pattern is _TAG:
+            close = text.find("</", end, limit)
+            reading = _section(text, end, limit if close < 0 else close)
+        elif lower[max(0, start - 24) : start].rpartition("<")[2][:1] == "/":
+            reading = ABSENT  # a closing tag: </final_answer>
+        else:
+            reading = _behind_phrase(text, match, pattern, limit)
+        if reading[0]:
+            return (True, None) if retracted else reading
+        anything = anything or reading is WORDS
+        retracted = retracted or reading is RETRACTED
+        limit = start
+    return (anything, None)
 
 
-def _behind_phrase(text: str, start: int, limit: int, is_first: bool) -> Reading:
-    lead = _LEAD.match(text, start, limit).end()
-    limit = min(limit, _line_end(text, lead))
-    if _NO_NUMBER_WORD.match(text, lead, limit):
+def _behind_marker(text: str, start: int, limit: int) -> Reading:
+    """Kind a."""
+    lead = min(_LEAD.match(text, start, limit).end(), limit)  # type: ignore[union-attr]
+    stop = min(limit, _line_end(text, lead))
+    number = NUMBER.search(text, lead, stop)
+    has_more = _WORD.search(text, stop) is not None
+    if _NO_NUMBER.match(text, lead, stop):
         return True, None
-    if _REMARK.match(text, lead, limit) or ("\n" in text[start:lead] and _is_list_entry(text, start, lead)):
+    if number is None or has_more and (_step_number(text, lead) == lead or is_ordinal(text, number)):
         return ABSENT
-    direct = _is_direct(text, start, limit)
-    if is_first and _opens_working(text, lead, limit, direct):
+    if number.start() > lead and _DIGIT.search(text, stop, limit):
+        return ABSENT  # a heading with working below it
+    return _value(text, start, stop)
+
+
+def _in_box(text: str, start: int, end: int, behind_phrase: bool) -> Reading:
+    """Kind b."""
+    if text[end - 1] != "{":
+        return _value(text, end, min(len(text), end + 40))
+    close = _closing_brace(text, end)
+    content = text[end : len(text) if close is None else close]
+    if close is None and not (behind_phrase and len(content) < WINDOW):
+        return RETRACTED
+    if not _WORD.search(content):
+        return (
+            ABSENT
+            if re.search(r"\b(?:in|within|inside|using?|with) ?\W{0,3}\Z", text[max(0, start - 12) : start])
+            else RETRACTED
+        )
+    if _NO_NUMBER.match(content.lstrip("\\( ")):
+        return True, None
+    return _value(text, end, end + len(content))
+
+
+def _behind_phrase(text: str, match: re.Match[str], pattern: re.Pattern[str], limit: int) -> Reading:
+    """Kind d."""
+    start = match.end()
+    is_label = pattern in (_HEADING, _FINAL_ANSWER, _A_LABEL) or match.groupdict().get("label") is not None
+    lead = _LEAD.match(text, start, limit).end()  # type: ignore[union-attr]
+    stop = min(limit, _line_end(text, lead))
+    if _NO_NUMBER.match(text, lead, stop):
+        return True, None
+    if _REMARK.match(text, lead, stop) or _BLANK.match(text, start, limit):
         return ABSENT
-    return _number_behind(text, start, limit, direct)
+    before = text[max(0, match.start() - 8) : match.start()].lower()
+    alone = "\n" in text[start:lead]
+    first = _WORD.search(text)
+    opens = first is not None and match.start() - first.start() <= len("The ")
+    named = "final" in before or before.endswith(('"', "'", "<")) or (pattern is _HEADING and match[1] is not None)
+    number = NUMBER.search(text, lead, stop)
+    bare = (
+        number is not None
+        and number.start() == lead
+        and _BARE_END.match(text, number.end(), limit)
+        and not (alone and _is_entry(text, lead))
+    )
+    if is_label and not bare and (alone or opens and not named):
+        return _section(text, lead, limit)
+    sentence = _SENTENCE_END.search(text, lead, limit)
+    if (
+        is_label
+        and not (bare or named)
+        and sentence
+        and sentence[0] != "\n"
+        and _DIGIT.search(text, sentence.end(), stop)
+    ):
+        return _section(text, lead, limit)
+    if number is None:
+        return WORDS if _WORD.search(text, lead, stop) and not _DIGIT.search(text, stop) else ABSENT
+    return _value(text, start, stop, is_label)
 
 
-def _opens_working(text: str, lead: int, limit: int, direct: bool) -> bool:
-    """Whether worked steps follow: neither a number (and its unit) alone, nor the only sentence with a number."""
-    number = NUMBER.search(text, lead, limit)
-    if direct and number and _BARE_END.match(text, number.end()):
-        return False
-    sentence = _SENTENCE_END.search(text, lead)
-    return sentence is not None and _DIGIT.search(text, sentence.end()) is not None
+def _section(text: str, start: int, stop: int) -> Reading:
+    """A text of its own: behind a heading, within a tag."""
+    reading = _unstated(text[start:stop], is_end=stop == len(text))
+    return reading if reading[0] or not _WORD.search(text, start, stop) else WORDS
 
 
-def _number_behind(text: str, start: int, limit: int, direct: bool) -> Reading:
-    """Step 6: the number stated between ``start`` and ``limit``; one that stands right there must itself be sound."""
-    number = None
-    for match in NUMBER.finditer(text, start, limit):
-        if _is_negated(text, match.start()):
-            continue
-        if direct or value(text, match) is not None:
-            number = match
-            break
+def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Reading:
+    """Step 3: the number stated between ``start`` and ``stop``; one that stands right there must itself be sound."""
+    number = NUMBER.search(text, start, stop)
     if number is None:
         return ABSENT
     if _CODE.search(text, start, number.start()):
         return True, None
-    stop = _CLAUSE_END.search(text, number.end(), limit)
-    stop_at = stop.start() if stop else limit
-    equals = text.rfind("=", number.end(), stop_at)
-    result = NUMBER.search(text, equals + 1, stop_at) if equals >= 0 else None
-    number = result or number
-    return True, None if _OPERATION.match(text, number.end()) else value(text, number)
+    if number.start() > _LEAD.match(text, start, stop).end():  # type: ignore[union-attr]
+        end = _SENTENCE_END.search(text, number.end(), stop)
+        return number_of(text[start : end.start() if end else stop])
+    end = _CLAUSE_END.search(text, number.end(), stop)
+    clause = text[start : end.start() if end else stop]
+    equals = clause.rfind("=")
+    if (equals >= 0 and NUMBER.search(clause, equals)) or (may_be_subject and value(text, number) is not None):
+        return number_of(clause)
+    return worked_out(text[:stop], number)
 
 
-def _last_number(text: str) -> Reading:
-    """Kind d: the last number, line by line from the end."""
-    ordinal = None
+def _unstated(text: str, is_end: bool = True) -> Reading:
+    """Step 4: the last sentence with a number."""
+    text = _EMPTY_LABEL.sub("", text.rstrip())
+    if is_end and has_no_last_word(text):
+        return ABSENT
+    weak: Reading = ABSENT
+    for line in filter(_WORD.search, _lines_from_the_end(text)):
+        step = _step_number(line, 0)
+        for sentence in _sentences_from_the_end(line if step is None else line[step + 2 :]):
+            if _NO_NUMBER.match(sentence) and not weak[0]:
+                return True, None
+            reading = number_of(sentence, _CONCLUSION.match(sentence) is not None, is_exact=False)
+            if not reading[0]:
+                continue
+            if not _ASIDE.match(sentence) and not sentence.endswith("?"):
+                return reading
+            weak = weak if weak[0] else reading
+    return weak
+
+
+def _lines_from_the_end(text: str) -> Iterator[str]:
     end = len(text)
     while end >= 0:
         start = text.rfind("\n", 0, end) + 1
-        line = text[start:end]
-        step = _step_number(line, 0)
-        for match in reversed(list(NUMBER.finditer(line))):
-            number = value(line, match)
-            if number is None or match.start() == step or _is_negated(line, match.start()):
-                continue
-            if not is_ordinal(line, match):
-                return True, number
-            ordinal = number if ordinal is None else ordinal
+        yield text[start:end]
         end = start - 1
-    return (False, None) if ordinal is None else (True, ordinal)
+
+
+def _sentences_from_the_end(line: str) -> list[str]:
+    ends = [0, *(end.end() for end in _SENTENCE_END.finditer(line)), len(line)]
+    return [line[max(a, b - LONGEST) : b] for a, b in pairwise(ends) if b > a][::-1]
 
 
 def _step_number(text: str, start: int) -> int | None:
@@ -305,29 +292,9 @@ def _step_number(text: str, start: int) -> int | None:
     return step.start("number")
 
 
-def _last_first(candidates: Iterable[T]) -> list[T]:
-    """The candidates from the last back, ``MAX_CANDIDATES`` at most: a text with more of one kind repeats itself."""
-    return list(candidates)[: -MAX_CANDIDATES - 1 : -1]
-
-
-def _is_heading(text: str, start: int) -> bool:
-    """Whether ``#### 1. Count the boxes`` titles what follows: a step's number, its text, and more on a later line."""
-    return _step_number(text, start) == start and _WORD.search(text, _line_end(text, start)) is not None
-
-
-def _is_list_entry(text: str, start: int, lead: int) -> bool:
-    """Whether what stands at ``lead`` is an entry of a list, not a value."""
-    return _BULLET.search(text, max(start, lead - 3), lead) is not None or _step_number(text, lead) is not None
-
-
-def _is_direct(text: str, start: int, limit: int) -> bool:
-    """Whether a number stands right behind ``start``, but for signs, blanks, a currency or ``about``."""
-    number = NUMBER.search(text, start, limit)
-    return number is not None and number.start() <= _LEAD.match(text, start, limit).end()
-
-
-def _is_negated(text: str, start: int) -> bool:
-    return _NEGATION.search(text[max(0, start - 24) : start]) is not None
+def _is_entry(text: str, start: int) -> bool:
+    """Whether what stands at ``start`` is an entry of a list, not a value."""
+    return _BULLET.search(text, max(0, start - 3), start) is not None or _step_number(text, start) is not None
 
 
 def _line_end(text: str, start: int) -> int:
@@ -338,7 +305,7 @@ def _line_end(text: str, start: int) -> int:
 
 def _closing_brace(text: str, start: int) -> int | None:
     depth = 1
-    for brace in _BRACE.finditer(text, start, start + WINDOW):
+    for brace in re.compile(r"[{}]").finditer(text, start, start + WINDOW):
         depth += 1 if brace[0] == "{" else -1
         if depth == 0:
             return brace.start()

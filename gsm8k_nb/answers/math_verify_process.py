@@ -1,6 +1,6 @@
 """The rule ``math_verify`` in a process of its own, so that an expression that never ends costs ten seconds, once.
 
-    ask("so \\\\boxed{9 \\\\times 2}", "18")  ->  (Decimal("18"), True)
+    ask("so \\\\boxed{9 \\\\times 2}", "18")  ->  ("18", True)
 
 Run as a script, this file is that process: a line of JSON in, ``[text, gold]``, and one out, ``[number, right]`` or
 ``{"error": "ValueError: ..."}``. A power tower such as ``9^{9^{9^9}}`` is worked out below Python, where no exception
@@ -9,29 +9,25 @@ can stop it; the alarm that the process sets for each request ends the process i
 
 import atexit
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 from contextlib import suppress
-from decimal import Context, Decimal
-from fractions import Fraction
 from importlib.util import find_spec
 from typing import Any
 
 SECONDS = 10  # for one completion; Math-Verify itself allows 5 for reading and 5 for each comparison
 MEMORY = 4 << 30  # bytes of address space
-_LARGEST = 10**50  # beyond any answer
 
 _lock = threading.Lock()
 _child: subprocess.Popen[str] | None = None
 _owner = 0  # the process that started it: a fork must not share its pipes
 
 
-def ask(text: str, gold: str | None = None) -> tuple[Decimal | None, bool]:
-    """The number that Math-Verify reads from ``text``, or None, and whether it holds that equal to ``gold``.
+def ask(text: str, gold: str | None = None) -> tuple[str, bool]:
+    """The number that Math-Verify reads from ``text``, or "", and whether it holds that equal to ``gold``.
 
     TimeoutError after ``SECONDS``; RuntimeError where Math-Verify failed on this text, or its process ended;
     ModuleNotFoundError where the package is not installed.
@@ -55,7 +51,7 @@ def ask(text: str, gold: str | None = None) -> tuple[Decimal | None, bool]:
     reply = json.loads(line or f'{{"error": "Math-Verify ended with code {child.returncode}"}}')
     if isinstance(reply, dict):
         raise RuntimeError(reply["error"])
-    return None if reply[0] is None else Decimal(reply[0]), reply[1]
+    return reply[0], reply[1]
 
 
 def _running() -> subprocess.Popen[str]:
@@ -109,36 +105,14 @@ def _serve(seconds: int) -> None:
         alarm(0)
 
 
-def _answer(math_verify: Any, text: str, gold: str | None) -> tuple[str | None, bool]:
+def _answer(math_verify: Any, text: str, gold: str | None) -> tuple[str, bool]:
     parsed = math_verify.parse(text, parsing_timeout=None)
     right = gold is not None and math_verify.verify(
         math_verify.parse(gold, parsing_timeout=None), parsed, timeout_seconds=None
     )
-    amounts = (amount for amount in map(_amount, parsed) if amount is not None)
-    return _digits(next(amounts, None)), bool(right)
-
-
-def _digits(amount: Fraction | None) -> str | None:
-    if amount is None or max(abs(amount.numerator), amount.denominator) >= _LARGEST:
-        return None
-    return str(Context(prec=28).divide(Decimal(amount.numerator), Decimal(amount.denominator)))
-
-
-def _amount(expression: Any) -> Fraction | None:
-    """The value of a number, sum, product or quotient as Math-Verify leaves it, unevaluated; None for all else."""
-    if getattr(expression, "is_Rational", False):
-        return Fraction(int(expression.p), int(expression.q))
-    if getattr(expression, "is_Float", False):
-        digits = str(expression)
-        return Fraction(digits) if math.isfinite(expression) and len(digits) < 1000 else None
-    parts = [_amount(part) for part in getattr(expression, "args", ())]
-    if None in parts or not parts:
-        return None
-    if expression.is_Add:
-        return sum(parts, Fraction(0))
-    if expression.is_Mul:
-        return math.prod(parts)
-    return 1 / parts[0] if expression.is_Pow and parts[1] == -1 and parts[0] else None
+    numbers = [part for part in parsed if getattr(part, "is_number", False) and part.is_extended_real]
+    digits = str(numbers[0].evalf(28)) if numbers else ""
+    return digits.rstrip("0").rstrip(".") if "." in digits and "e" not in digits else digits, bool(right)
 
 
 if __name__ == "__main__":

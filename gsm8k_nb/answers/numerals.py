@@ -6,13 +6,14 @@
 A number is read the same way wherever it stands:
 
 - digits of any script, full-width ones too; a leading dot (``.5``); ``-`` or a Unicode minus as sign;
-- thousands grouped by commas (``1,200``; Indian ``1,00,000``), a no-break or thin space, LaTeX ``{,}`` or ``\\,``;
+- thousands grouped by commas (``1,200``; Indian ``1,00,000``), by blanks of any kind, ``~`` or ``'`` (``70 000``; not
+  behind a name such as ``Day 1 200``), by LaTeX ``{,}`` or ``\\,``; by dots where there are two (``1.250.000``);
 - a comma before one or two last digits is a decimal comma (``18,50``); a row of short numbers (``1,2,3``) is a list,
   read as its last entry;
 - fractions and mixed numbers: ``3/4``, ``1 1/2``, ``\\frac{3}{4}``, ``1½``;
 - scientific notation: ``1.5e3``, ``1.5 × 10^3``, ``1.5 \\times 10^{3}``;
 - a currency before or after it, a percent sign (face value) and a unit are left out, with the unit's exponent
-  (``24 m²``).
+  (``24 m²``); of a time on the hour, the hour is read (``2:00 pm``); digits one by one (``4-4-8``) are one number.
 
 Not a sign: a bullet's dash, a hyphen after a digit or a letter. Not a number: a clock time or ratio (``7:30``), a
 power (``2^10``), a date (``1/2/2020``), digits glued to letters before them (``x1``), subscripts, version numbers, and
@@ -49,7 +50,9 @@ NUMBER = re.compile(
 _GROUPED = re.compile(
     r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
 )
-_DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]{1,2}|0,[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2}")
+_DECIMAL_COMMA = re.compile(
+    r"[0-9]+,[0-9]{1,2}|0,[0-9]+|[1-9][0-9]{0,2}(?:(?:\.[0-9]{3})+,[0-9]{1,2}|(?:\.[0-9]{3}){2,})"
+)
 _LIST = re.compile(r"(?:[0-9]{1,2},){2,}([0-9]{1,2})")
 
 _UNIT_EXPONENT = r"(?!(?:[kcmd]?m|ft|in|yd|mi)[23](?!\w))"
@@ -64,6 +67,11 @@ _SUSPECT_BEFORE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _SYMBOLS = "$£€¥₹₩₽₱฿₫₪₺₦¢"
 _CODES = r"(?:USD|EUR|GBP|INR|JPY|CNY|CAD|AUD|RMB|US|Rs|RM)"
+# A number behind one of these is a name: Day 5, horse no. 12.
+NAMED = (
+    "step|part|question|problem|example|exercise|option|case|method|equation|day|week|month|year|grade|class|level|room"
+    "|table|row|page|chapter|box|group|team|round|lap|phase|stage|no\\.|number"
+)
 CURRENCY = rf"(?:(?:\b(?:US|CA|AU|NZ|HK|SG|[ACRS]))?[{_SYMBOLS}]|\b{_CODES}\.?)"
 _CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY}[ ]?)+\Z", re.IGNORECASE)
 
@@ -157,13 +165,22 @@ _SPELLINGS = str.maketrans(
     | dict.fromkeys("\x85\u2028\u2029", "\n")
     | dict.fromkeys("“”", '"')
     | dict.fromkeys("‘’", "'")
-    | {"\u066b": ".", "\u066c": ",", "。": ".", "﹩": "$", "￥": "¥", "￡": "£", "▁": "_", "∞": " infinity ", "İ": "I"}
+    | dict(zip("。｡！？，、", (". ", ". ", "! ", "? ", ", ", ", "), strict=True))  # they end without a blank
+    | {"\u066b": ".", "\u066c": ",", "﹩": "$", "￥": "¥", "￡": "£", "▁": "_", "∞": " infinity ", "İ": "I"}
 )
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _VULGAR = re.compile(rf"(?:(?<=([0-9])) ?)?([{''.join(_FRACTIONS)}])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(?<!\d[\xa0\u2009\u202f])\d{1,3}(?:[\xa0\u2009\u202f]\d{3})++(?!\d)")
+_WIDE_COMMA = re.compile(r"(?<=[０-９])，(?=[０-９]{3})")  # between digits of its own width: thousands
+_BLANK_THOUSANDS = re.compile(
+    r"[1-9](?<![\d.,:/'-].)(?<!\d[ ~'].)[0-9]{0,2}([ ~'])[0-9]{3}(?:\1[0-9]{3})*(?![ ~']?\d|-[A-Za-z]| ?[/:]\d)"
+)
+_NAME_BEFORE = re.compile(rf"\b(?:{NAMED}) ?\Z", re.IGNORECASE)
+_ON_THE_HOUR = re.compile(r"(?<![\d:.])(\d{1,2}):00(?![:\d])")
+_ONE_BY_ONE = re.compile(r"[0-9](?<![^\s(*$:].)([-\n])[0-9](?:\1[0-9])+(?![^\s.,)*$])(?! ?=)")
+_LATEX_NEIGHBOURS = re.compile(r"(\\[A-Za-z]+)(?=\\[A-Za-z])")
 _LATEX_THIN_SPACE = re.compile(r"(?<=\d)(?:\\[,;:]|\{\\,\})(?=\d{3})")
 _LATEX_ESCAPED = re.compile(r"\\\\(?=[A-Za-z$%])")
 _LATEX_TEXT = re.compile(
@@ -189,16 +206,30 @@ def normalise(text: str) -> str:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     latex = "\\" in text
     if latex:
+        text = _LATEX_NEIGHBOURS.sub(r"\1 ", text)
         text = _LATEX_THIN_SPACE.sub("\u2009", _LATEX_ESCAPED.sub(r"\\", text).replace("\\!", ""))
     if "{,}" in text:
         text = text.replace("{,}", ",")
     if not text.isascii():
         text = _plain_characters(text)
-    return _plain_latex(text) if latex else text
+    if latex:
+        text = _plain_latex(text)
+    if ":00" in text:
+        text = _ON_THE_HOUR.sub(r"\1", text)
+    return _ONE_BY_ONE.sub(_only_digits, _BLANK_THOUSANDS.sub(_joined, text))
+
+
+def _joined(match: re.Match[str]) -> str:
+    is_name = _NAME_BEFORE.search(match.string[max(0, match.start() - 12) : match.start()])
+    return match[0] if is_name else _only_digits(match)
+
+
+def _only_digits(match: re.Match[str]) -> str:
+    return re.sub(r"\D", "", match[0])
 
 
 def _plain_characters(text: str) -> str:
-    text = _SPACED_THOUSANDS.sub(lambda m: re.sub(r"\D", "", m[0]), text)
+    text = _WIDE_COMMA.sub(",", _SPACED_THOUSANDS.sub(_only_digits, text))
     text = _OTHER_DIGIT.sub(lambda m: str(unicodedata.decimal(m[0])), text.translate(_SPELLINGS))
     text = _VULGAR.sub(lambda m: (" " if m[1] else "") + _FRACTIONS[m[2]], text)
     return _SUPERSCRIPT.sub(lambda m: "^" + m[0].translate(_SUPERSCRIPTS), text)
@@ -212,6 +243,8 @@ def _plain_latex(text: str) -> str:
 
 def _plain_fraction(match: re.Match[str]) -> str:
     over, under = (match[1] or match[3] or "").strip(), (match[2] or match[4] or "").strip()
+    if not re.search(r"[0-9]", over + under) and len(over) > 1:
+        return f"{over}/{under}"  # a unit: miles/hour
     if not re.fullmatch(r"-?[0-9][0-9.,]*", over) or not re.fullmatch(r"[0-9][0-9.,]*", under):
         return _UNREADABLE
     glued = match.start() > 0 and match.string[match.start() - 1].isdigit()  # 1\frac{1}{2}: a mixed number

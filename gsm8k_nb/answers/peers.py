@@ -9,6 +9,7 @@ sampler's task. Most tools compare texts, not numbers, so a rule may carry its o
 
 import math
 import re
+import string
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +23,10 @@ from gsm8k_nb.answers.numerals import plain_decimal
 class Rule:
     """A way to read an answer.
 
-    ``function`` gives the number read from a completion, or None. ``matches`` is the rule's own verdict on a completion
-    and a gold answer in plain digits (``"1450000"``, no commas); where it is None, ``is_correct`` compares numbers.
+    ``function`` gives the number read from a completion, or None; ``when_cut``, where it is given, does so for one
+    that the token limit ended. ``matches`` is the rule's own verdict on a completion and a gold answer in
+    plain digits (``"1450000"``, no commas); where it is None, ``is_correct`` compares numbers. ``version`` changes
+    whenever the rule reads some text in another way than before.
     """
 
     name: str
@@ -31,47 +34,46 @@ class Rule:
     source: str
     function: Callable[[str], Decimal | None]
     matches: Callable[[str, str], bool] | None = None
+    when_cut: Callable[[str], Decimal | None] | None = None
+    version: str = "1"
+
+
+def _equal(answer: str, gold: str) -> bool:
+    return answer == gold
 
 
 def _text_rule(
-    name: str, description: str, source: str, read: Callable[[str], str], same: Callable[[str, str], bool] | None = None
+    name: str, source: str, description: str, read: Callable[[str], str], same: Callable[[str, str], bool] = _equal
 ) -> Rule:
     """A rule that reads a text: the number is what that text spells, the verdict is text equality or ``same``."""
-    equal = same or (lambda answer, gold: answer == gold)
-    return Rule(name, description, source, lambda t: plain_decimal(read(t)), lambda t, gold: equal(read(t), gold))
+    return Rule(
+        name,
+        description,
+        source,
+        lambda text: plain_decimal(read(text).replace(",", "")),
+        lambda text, gold: same(read(text), gold),
+    )
 
 
-# OpenAI, grade-school-math: grade_school_math/dataset.py
-
-_OFFICIAL = re.compile(r"#### (-?[0-9.,]+)")
-
-
-def _official(text: str) -> str:
-    match = _OFFICIAL.search(text)
-    return match[1].replace(",", "") if match else "[invalid]"
-
-
-# EleutherAI, lm-evaluation-harness 0.4.13: lm_eval/tasks/gsm8k/*.yaml, filters/extraction.py, api/metrics.py
-
-_LM_EVAL_FLEXIBLE = re.compile(r"(-?[$0-9.,]{2,})|(-?[0-9]+)")
-_LM_EVAL_COT = re.compile(r"The answer is (-?[0-9.,]+).")
-_LM_EVAL_LLAMA = re.compile(r"The final answer is ((-?[$0-9.,]{2,})|(-?[0-9]+))")
-
-
-def _lm_eval(pattern: re.Pattern[str], which: int) -> Callable[[str], str]:
-    """Match number ``which`` of ``pattern``, less what lm-eval's exact match ignores: commas, dollars, a last dot."""
+def _match(pattern: str, which: int, removed: str = "[,$]", last: int | None = None) -> Callable[[str], str]:
+    """Match number ``which`` of ``pattern`` in the ``last`` characters, less what the tool removes before comparing."""
+    compiled = re.compile(pattern)
 
     def read(text: str) -> str:
-        matches = list(pattern.finditer(text))
+        matches = list(compiled.finditer(text[-last:] if last else text))
         if not matches:
             return "[invalid]"
-        found = next(group for group in matches[which].groups() if group)
-        return re.sub(r"\.$", "", re.sub(r"[,$]", "", found.strip()))
+        return re.sub(removed, "", next(group for group in matches[which].groups() if group).strip())
 
     return read
 
 
-# OpenAI, simple-evals: mgsm_eval.py, language "en"
+_LM_EVAL = r"[,$]|\.$"  # what lm-eval's exact match ignores: commas, dollars, a last dot
+
+
+def _verl_flexible(text: str) -> str:
+    numbers = re.findall(r"-?[0-9.,]+", text[-300:])
+    return next((number for number in reversed(numbers) if number != "."), "")
 
 
 def _simple_evals(text: str) -> str:
@@ -82,15 +84,9 @@ def _simple_evals(text: str) -> str:
     return answer.rstrip("0").rstrip(".") if "." in answer else answer
 
 
-# Stanford, HELM: metrics/evaluate_reference_metrics.py, final_number_exact_match
-
-
 def _helm(text: str) -> str:
     matches = re.findall(r"-?[\d,]+(?:.\d+)?", text)
     return matches[-1].replace(",", "").strip() if matches else ""
-
-
-# OpenCompass: opencompass/datasets/gsm8k.py, gsm8k_postprocess and Gsm8kEvaluator
 
 
 def _opencompass(text: str) -> str:
@@ -105,11 +101,9 @@ def _opencompass_same(answer: str, gold: str) -> bool:
         return False
 
 
-# UK AISI, inspect_ai 0.3.285: scorer match(location="end", numeric=True), as inspect_evals' gsm8k uses it
-
 _INSPECT_TRIM = "!?:;()[]{}'\"`"
 _INSPECT_SIGNS = {"-": -1, "−": -1, "﹣": -1, "－": -1, "+": 1, "＋": 1, "﹢": 1}
-_INSPECT_GROUPS = "'’ʼ＇，﹐、٬"
+_INSPECT_GROUPS = str.maketrans("٫．", "..", "'’ʼ＇，﹐、٬")
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
@@ -137,30 +131,19 @@ def _inspect_number(word: str) -> float | None:
     if len(word) == 1 and word.isnumeric():  # ½, and also ², which here is 2
         return sign * unicodedata.numeric(word)
     base = word.rstrip(_SUPERSCRIPTS)
-    amount = _inspect_amount(base)
-    exponent = [_SUPERSCRIPTS.index(digit) for digit in word[len(base) :]]
-    if amount is None or not exponent:
-        return None if amount is None else sign * amount
+    fraction = unicodedata.numeric(base[-1:] or " ", 0.0)  # 2½ is 2.5
+    digits = base[:-1] if 0 < fraction < 1 else base
+    amount = (
+        0.0 if base and not digits else _float(digits.translate(_INSPECT_GROUPS)) if digits[:1] not in "+-" else None
+    )
+    if amount is None:
+        return None
+    amount = sign * (amount + fraction if digits != base else amount)
+    exponent = "".join(str(_SUPERSCRIPTS.index(digit)) for digit in word[len(base) :])
     try:
-        return (sign * amount) ** int("".join(map(str, exponent)))
+        return amount ** int(exponent) if exponent else amount
     except (ArithmeticError, ValueError):  # int() takes 4,300 digits at most
         return None
-
-
-def _inspect_amount(word: str) -> float | None:
-    """Digits of any script, with a vulgar fraction behind them (2½)."""
-    fraction = unicodedata.numeric(word[-1:] or " ", 0.0)
-    if not 0 < fraction < 1:
-        return _inspect_digits(word)
-    whole = _inspect_digits(word[:-1]) if len(word) > 1 else 0.0
-    return None if whole is None else whole + fraction
-
-
-def _inspect_digits(word: str) -> float | None:
-    digits = "".join(
-        str(unicodedata.digit(character, character)) for character in word if character not in _INSPECT_GROUPS
-    )
-    return _float(digits.replace("٫", ".").replace("．", ".")) if digits[:1].isdigit() or digits[:1] == "." else None
 
 
 def _float(text: str) -> float | None:
@@ -170,82 +153,118 @@ def _float(text: str) -> float | None:
         return None
 
 
-def _inspect_same(answer: str, gold: str) -> bool:
-    return answer == format(float(gold), ".5g")
+def _inspect_before(text: str) -> str:
+    """The last word of digits and dots, at five significant digits, else the last word as it stands."""
+    text = re.sub(r"\.(?=\D|$)", "", re.sub(r"[$,£€*_]", "", text.strip().casefold()))
+    words = re.split(r"\s+", text)
+    word = next((word for word in reversed(words) if word.replace(".", "").isnumeric()), words[-1])
+    if not word.replace(".", "").isnumeric():
+        return word
+    begins = re.match(r"\d+(?:\.\d+)?", word)
+    number = _float(begins[0]) if begins and word.isascii() else _inspect_number(word)
+    return word if number is None else format(number, ".5g")
 
 
-_LM_EVAL_SOURCE = "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k"
+def _inspect_before_matches(text: str, gold: str) -> bool:
+    """Whether what is read ends with the gold answer; of a gold that is no row of digits, whether the text does."""
+    if gold.isnumeric():
+        return _inspect_before(text).endswith(format(float(gold), ".5g"))
+    edges = string.whitespace + string.punctuation
+    return text.casefold().strip(edges).endswith(gold.strip(edges))
+
 
 PEER_RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         _text_rule(
             "official",
+            "openai/grade-school-math, grade_school_math/dataset.py",
             "OpenAI's: the first '#### ' (one blank) with digits, commas removed, text equality; '18.00' is not '18', "
             "a last dot is kept",
-            "openai/grade-school-math, grade_school_math/dataset.py",
-            _official,
+            _match(r"#### (-?[0-9.,]+)", 0, ","),
         ),
         _text_rule(
             "lm_eval_strict",
+            "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k/gsm8k.yaml",
             "lm-eval's gsm8k strict-match: the first '#### ' with digits; commas, dollars and one last dot removed; "
             "text equality",
-            f"{_LM_EVAL_SOURCE}/gsm8k.yaml",
-            _lm_eval(_OFFICIAL, 0),
+            _match(r"#### (-?[0-9.,]+)", 0, _LM_EVAL),
         ),
         _text_rule(
             "lm_eval_flexible",
+            "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k/gsm8k.yaml and gsm8k-cot.yaml",
             "lm-eval's flexible-extract (gsm8k and gsm8k_cot): the last run of digits, dots, commas and dollars; '...' "
             "counts as one, '20-12' gives -12",
-            f"{_LM_EVAL_SOURCE}/gsm8k.yaml and gsm8k-cot.yaml",
-            _lm_eval(_LM_EVAL_FLEXIBLE, -1),
+            _match(r"(-?[$0-9.,]{2,})|(-?[0-9]+)", -1, _LM_EVAL),
         ),
         _text_rule(
             "lm_eval_cot_strict",
+            "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k/gsm8k-cot.yaml",
             "lm-eval's gsm8k_cot strict-match: 'The answer is N' and any one character; at the end of the text that "
             "character is the last digit",
-            f"{_LM_EVAL_SOURCE}/gsm8k-cot.yaml",
-            _lm_eval(_LM_EVAL_COT, 0),
+            _match(r"The answer is (-?[0-9.,]+).", 0, _LM_EVAL),
         ),
         _text_rule(
             "lm_eval_llama_strict",
+            "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k/gsm8k-cot-llama.yaml",
             "lm-eval's gsm8k_cot_llama strict-match: the last 'The final answer is N'",
-            f"{_LM_EVAL_SOURCE}/gsm8k-cot-llama.yaml",
-            _lm_eval(_LM_EVAL_LLAMA, -1),
+            _match(r"The final answer is (?:(-?[$0-9.,]{2,})|(-?[0-9]+))", -1, _LM_EVAL),
         ),
         _text_rule(
             "simple_evals",
+            "openai/simple-evals, mgsm_eval.py, language 'en'",
             "simple-evals' MGSM: the last number after the last 'Answer', its minus sign dropped",
-            "openai/simple-evals, mgsm_eval.py",
             _simple_evals,
         ),
         _text_rule(
             "helm",
+            "stanford-crfm/helm, metrics/evaluate_reference_metrics.py, final_number_exact_match",
             "HELM's final_number_exact_match: '15 12' is one number, a lone comma counts as the last one",
-            "stanford-crfm/helm, metrics/evaluate_reference_metrics.py",
             _helm,
         ),
         _text_rule(
             "opencompass",
+            "open-compass/opencompass, opencompass/datasets/gsm8k.py, gsm8k_postprocess and Gsm8kEvaluator",
             "OpenCompass' gsm8k_postprocess: the last number before 'Question:'; a comma splits it, '1,000' gives 000",
-            "open-compass/opencompass, opencompass/datasets/gsm8k.py",
             _opencompass,
             _opencompass_same,
         ),
         _text_rule(
             "inspect",
-            "inspect's match(numeric=True): the last word that is a number, compared at five significant digits; '18%' "
-            "and '\\boxed{18}' are no numbers",
-            "UKGovernmentBEIS/inspect_ai 0.3.285, scorer/_common.py",
+            "UKGovernmentBEIS/inspect_ai 0.3.285, scorer/_common.py, match(location='end', numeric=True)",
+            "inspect's match(numeric=True) since 0.3.221: the last word that is a number, compared at five significant "
+            "digits; '18%' and '\\boxed{18}' are no numbers",
             _inspect,
-            _inspect_same,
+            lambda answer, gold: answer == format(float(gold), ".5g"),
+        ),
+        Rule(
+            "inspect_endswith",
+            "inspect's match(numeric=True) before 0.3.221: the last word of digits, else the last word, need only end "
+            "in the gold answer: 118 is right for 18, and so is 'x=18'",
+            "UKGovernmentBEIS/inspect_ai 0.3.180, scorer/_common.py, match(location='end', numeric=True)",
+            lambda text: plain_decimal(_inspect_before(text)),
+            _inspect_before_matches,
+        ),
+        _text_rule(
+            "verl_strict",
+            "volcengine/verl, verl/utils/reward_score/gsm8k.py, method='strict'",
+            "verl's reward: the last '#### ' with digits in the last 300 characters, commas removed, text equality",
+            _match(r"#### (-?[0-9.,]+)", -1, "[,$]", last=300),
+        ),
+        _text_rule(
+            "verl_flexible",
+            "volcengine/verl, verl/utils/reward_score/gsm8k.py, method='flexible'",
+            "verl's flexible reward: the last run of digits, dots and commas in the last 300 characters, as it stands: "
+            "'1,000' and '18.' are wrong",
+            _verl_flexible,
         ),
         Rule(
             "math_verify",
             "the Math-Verify package: sympy expressions compared; '60%' is 0.6 as well as 60",
-            "huggingface/math-verify",
-            lambda text: math_verify_process.ask(text)[0],
+            "huggingface/math-verify, at most 10 s for a completion",
+            lambda text: plain_decimal(math_verify_process.ask(text)[0]),
             lambda text, gold: math_verify_process.ask(text, gold)[1],
+            version="2",
         ),
     )
 }

@@ -14,10 +14,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import partial
 from types import MappingProxyType
 
-from gsm8k_nb.answers.flexible import flexible, without_reasoning
+from gsm8k_nb.answers.flexible import flexible
 from gsm8k_nb.answers.numerals import MAX_DIGITS, plain_decimal
+from gsm8k_nb.answers.passages import without_reasoning
 from gsm8k_nb.answers.peers import PEER_RULES, Rule
 
 TOLERANCE = Decimal("1e-6")  # for answers computed in binary floating point: 17.999999999999996 is 18
@@ -44,16 +46,28 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "the number behind the first '####', commas removed, outside closed reasoning",
             "Cobbe et al. 2021 (arXiv:2110.14168), with blanks optional and numbers compared",
             strict,
+            version="2",
         ),
         "flexible": Rule(
             "flexible",
-            "the last number of the strongest kind: marker, box, answer phrase, last number",
+            "the last statement (marker, box, answer phrase), else the number that the last sentence is about",
             "gsm8k_nb.answers.flexible",
             flexible,
+            when_cut=partial(flexible, cut=True),
+            version="2",
         ),
         **PEER_RULES,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one rule makes of one completion; ``failure`` says why the rule could not be applied, where it could not."""
+
+    predicted: Decimal | None
+    correct: bool
+    failure: str | None = None
 
 
 def extract(text: str | None, rule: str = "strict") -> Decimal | None:
@@ -61,7 +75,44 @@ def extract(text: str | None, rule: str = "strict") -> Decimal | None:
 
     ValueError for a name that is not in ``RULES``.
     """
-    return _apply(_rule(rule), text, None).predicted
+    return _apply(_rule(rule), text, None, None).predicted
+
+
+def verdict(
+    text: str | None, gold: Decimal | int | str, rule: str = "strict", finish_reason: str | None = None
+) -> Verdict:
+    """What ``rule`` reads from a completion, and whether it holds it correct, by its own comparison where it has one.
+
+    The two may part: OpenAI's rule reads 18.00 and calls it wrong for 18, as it compares texts. A completion that ended
+    by the token limit (``finish_reason`` ``length``) has no last number for ``flexible``, only a stated answer. A rule
+    that fails on a text (other tools' can) has read no answer from it, and ``failure`` names the error.
+    """
+    return _apply(_rule(rule), text, parse_gold(gold), finish_reason)
+
+
+def judge(
+    text: str | None, gold: Decimal | int | str, rule: str = "strict", finish_reason: str | None = None
+) -> tuple[Decimal | None, bool]:
+    """The number read and whether it is right, as in ``verdict``."""
+    found = verdict(text, gold, rule, finish_reason)
+    return found.predicted, found.correct
+
+
+def _apply(rule: Rule, text: str | None, gold: Decimal | None, finish_reason: str | None) -> Verdict:
+    """The one place where a rule meets a text. A package that is missing is no failure on a text, but an error."""
+    if text is None:
+        return Verdict(None, False)
+    read = rule.when_cut if rule.when_cut and finish_reason == "length" else rule.function
+    try:
+        predicted = read(text)
+        if gold is None:
+            return Verdict(predicted, False)
+        right = rule.matches(text, _plain_text(gold)) if rule.matches else is_correct(predicted, gold)
+    except ImportError:
+        raise
+    except Exception as error:
+        return Verdict(None, False, f"{type(error).__name__}: {str(error)[:200]}")
+    return Verdict(predicted, right)
 
 
 def is_correct(predicted: Decimal | int | float | None, gold: Decimal | int | str) -> bool:
@@ -76,47 +127,6 @@ def is_correct(predicted: Decimal | int | float | None, gold: Decimal | int | st
     if number is None or not number.is_finite() or number.adjusted() > MAX_DIGITS:
         return False
     return abs(_EXACT.subtract(number, wanted)) < TOLERANCE
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What one rule makes of one completion; ``failure`` says why the rule could not be applied, where it could not."""
-
-    predicted: Decimal | None
-    correct: bool
-    failure: str | None = None
-
-
-def verdict(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> Verdict:
-    """What ``rule`` reads from a completion, and whether it holds it correct, by its own comparison where it has one.
-
-    The two may part: OpenAI's rule reads 18.00 and calls it wrong for 18, as it compares texts. A rule that fails on a
-    text (other tools' can) has read no answer from it, and ``failure`` names the error: it never ends the scoring of
-    other texts.
-    """
-    return _apply(_rule(rule), text, parse_gold(gold))
-
-
-def judge(text: str | None, gold: Decimal | int | str, rule: str = "strict") -> tuple[Decimal | None, bool]:
-    """The number read and whether it is right, as in ``verdict``."""
-    found = verdict(text, gold, rule)
-    return found.predicted, found.correct
-
-
-def _apply(rule: Rule, text: str | None, gold: Decimal | None) -> Verdict:
-    """The one place where a rule meets a text. A package that is missing is no failure on a text, but an error."""
-    if text is None:
-        return Verdict(None, False)
-    try:
-        predicted = rule.function(text)
-        if gold is None:
-            return Verdict(predicted, False)
-        right = rule.matches(text, _plain_text(gold)) if rule.matches else is_correct(predicted, gold)
-    except ImportError:
-        raise
-    except Exception as error:
-        return Verdict(None, False, f"{type(error).__name__}: {str(error)[:200]}")
-    return Verdict(predicted, right)
 
 
 def parse_gold(gold: Decimal | int | str) -> Decimal:

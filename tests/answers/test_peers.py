@@ -91,6 +91,33 @@ QUIRKS = [
     ("inspect", "ANSWER: １８", 18, "18", True),
     ("inspect", "ANSWER: 3²", 9, "9", True),
     ("inspect", "infinity nan", 18, None, False),
+    # inspect before 0.3.221: the last word of digits, else the last word; it need only end in the gold answer
+    ("inspect_endswith", "ANSWER: $18", 18, "18", True),
+    ("inspect_endswith", "ANSWER: 118", 18, "118", True),
+    ("inspect_endswith", "ANSWER: 1,018.", 18, "1018", True),
+    ("inspect_endswith", "so x=18", 18, None, True),
+    ("inspect_endswith", "ANSWER: 18 eggs", 18, "18", True),
+    ("inspect_endswith", "so \\boxed{18}", 18, None, False),
+    ("inspect_endswith", "ANSWER: 18%", 18, None, False),
+    ("inspect_endswith", "ANSWER: 123456", 123457, "123460", True),
+    ("inspect_endswith", "ANSWER: -18", 18, "-18", True),
+    ("inspect_endswith", "ANSWER: 10", -10, "10", True),
+    ("inspect_endswith", "ANSWER: １８", 18, "18", True),
+    ("inspect_endswith", "ANSWER: 2½", 18, "2.5", False),
+    ("inspect_endswith", "", 18, None, False),
+    # verl: the last 300 characters
+    ("verl_strict", "#### 20\nNo:\n#### 1,018", 1018, "1018", True),
+    ("verl_strict", "#### 18.", 18, "18", False),
+    ("verl_strict", "#### $18", 18, None, False),
+    ("verl_strict", "#### 18\n" + "as shown above " * 20, 18, None, False),
+    ("verl_strict", "x" * 1000 + "#### 18", 18, "18", True),
+    ("verl_flexible", "It is 18", 18, "18", True),
+    ("verl_flexible", "It is 18 . . .", 18, "18", True),
+    ("verl_flexible", "It is 1,018", 1018, "1018", False),
+    ("verl_flexible", "It is 18.", 18, "18", False),
+    ("verl_flexible", "It is 18, I think", 18, "18", False),
+    ("verl_flexible", "They finished 20-12", 12, "-12", False),
+    ("verl_flexible", "18 " + "as shown above " * 20, 18, None, False),
 ]
 
 
@@ -140,7 +167,7 @@ def test_math_verify_is_an_extra(monkeypatch):
         ("The answer is $18.00", 18, "18", True),
         ("so \\boxed{\\frac{36}{2}}", 18, "18", True),
         ("so \\boxed{9 \\times 2}", 18, "18", True),  # it calculates
-        ("so \\boxed{2^{10}}", 1024, None, True),
+        ("so \\boxed{2^{10}}", 1024, "1024", True),
         ("The answer is 3/4.", 18, "0.75", False),
         ("She has 18 on day 5", 18, "5", False),
         ("no idea", 18, None, False),
@@ -166,17 +193,17 @@ def test_math_verify_in_a_thread():
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "read"),
     [
-        "each gets 0." + "3" * 5000,
-        "each gets \\boxed{0." + "3" * 5000 + "}",
-        "so \\boxed{" + "9" * 5000 + "}",
-        "so \\boxed{\\frac{1}{" + "7" * 5000 + "}}",
+        ("each gets 0." + "3" * 5000, "0." + "3" * 28),
+        ("each gets \\boxed{0." + "3" * 5000 + "}", "0." + "3" * 28),
+        ("so \\boxed{" + "9" * 5000 + "}", None),
+        ("so \\boxed{\\frac{1}{" + "7" * 5000 + "}}", None),
     ],
 )
-def test_math_verify_reads_no_number_of_thousands_of_digits(text):
+def test_math_verify_takes_numbers_of_thousands_of_digits(text, read):
     pytest.importorskip("math_verify", reason="the extra math-verify is not installed")
-    assert judge(text, 18, "math_verify") == (None, False)
+    assert verdict(text, 18, "math_verify") == Verdict(None if read is None else Decimal(read), False)
     assert judge("#### 18", 18, "math_verify") == (Decimal(18), True)
 
 

@@ -12,7 +12,6 @@ from ..conftest import OFFICIAL, SHARED, needs_official
 CASES = SHARED / "cases" / "answers.jsonl"
 TEST_SPLIT = OFFICIAL / "test.jsonl"
 RELEASED = OFFICIAL / "example_model_solutions.jsonl"
-KNOWN_HARD = "the check behind an answer in prose is not told from the answer"
 
 
 def rows(path):
@@ -23,11 +22,7 @@ def rows(path):
 def shared_cases():
     if not CASES.is_file():
         return [pytest.param(None, marks=pytest.mark.skip(reason="../shared/cases/answers.jsonl is missing"))]
-    hard = pytest.mark.xfail(reason=KNOWN_HARD, strict=True)
-    return [
-        pytest.param(row, id=row["id"], marks=hard if row["note"].startswith("KNOWN HARD") else ())
-        for row in rows(CASES)
-    ]
+    return [pytest.param(row, id=row["id"]) for row in rows(CASES)]
 
 
 def number(text):
@@ -411,7 +406,7 @@ PHRASES = [
     ("Final Answer:\n- Pens: 5\n- All: 18", None, "18"),
     ("The answer is 18 eggs. The answer is based on 16 eggs a day.", None, "18"),
     ("To answer this, take 5 from 23: that leaves 18", None, "18"),
-    ("She answered 5 of 18", None, "18"),
+    ("She answered 5, so 18", None, "18"),
     ("Answer: 18. Explanation: 13 + 5.", None, "18"),
     ("Answer: 18 dollars. It is 13 + 5.\nThat took 2 steps.", None, "18"),
     ("So 5 + 13.\r\nAnswer\r\n18\r\nIn 2 steps", None, "18"),

@@ -1,0 +1,143 @@
+"""Which part of a completion is its answer: outside reasoning, in the first turn, up to the next question.
+
+    "<think>2*9=18?</think>She sells 9 eggs.\\n#### 18<|im_end|>\\nuser ..."  ->  "She sells 9 eggs.\\n#### 18"
+
+- Reasoning ends at its last closing mark: ``</think>`` and tags of its kind, ``[/THINK]``, ``<|END_THINKING|>``, the
+  final channel of harmony and Gemma, ``assistantfinal`` where special tokens were dropped. What follows an opening mark
+  that is never closed is no answer, but for a last line that answers in a box, as where an answer was forced.
+- An end-of-turn token or the start of a user's turn ends the answer. Other special tokens are removed.
+- ``Question:``, ``Q:``, ``Problem:`` and their like, at the start of a line or sentence, open another question.
+- A text has no last word where it breaks off (an operator, an open bracket, ``of the``), ends in a loop, or ends as a
+  program whose output is not there.
+"""
+
+import re
+from collections.abc import Iterator
+
+_NAME = (
+    r"(?:\w{1,12}[:_])?(?:think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratch_?pad|working(?:_out)?)"
+    r"(?:_process)?"
+)
+_REASONING_END = re.compile(
+    rf"</{_NAME}(?: ?>|(?=\s|\Z))|<\|?end_(?:of_)?{_NAME}\|?>|\[/THINK\]|◁/think▷|<\|inner_suffix\|>|<channel\|>"
+    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal|\bHere is my response:",
+    re.IGNORECASE,
+)
+_REASONING_START = re.compile(
+    rf"<{_NAME} ?>|<\|?(?:start|begin)_(?:of_)?{_NAME}\|?>|\[THINK\]|◁think▷|<\|inner_prefix\|>|<\|channel>thought"
+    r"|<\|channel\|>(?:analysis|commentary)\b|\Aanalysis(?-i:(?=[A-Z0-9]))|\AHere is my thought process:",
+    re.IGNORECASE,
+)
+_REASONING_HINTS = (
+    "think",
+    "thought",
+    "reason",
+    "analysis",
+    "reflection",
+    "scratch",
+    "working",
+    "channel",
+    "inner_suffix",
+)
+_FORCED = re.compile(r"\n[^\n]{0,40}\banswer\b[^\n]{0,40}\\boxed[^\n]*\s*\Z", re.IGNORECASE)
+_TURN_END = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|end_of_turn|END_RESPONSE|END_OF_TURN_TOKEN|return|call|user)\|>"
+    r"|</s>|<eos>|<end_of_turn>|<turn\|>|\[INST\]|<｜(?:User|end▁of▁sentence)｜>"
+    r"|<(?:\|im_start\||\|start_header_id\||start_of_turn|\|turn)>\s{0,2}user|^[#*> ]{0,6}(?:User|Human)[* ]{0,3}:",
+    re.MULTILINE,
+)
+_SPECIAL = re.compile(
+    r"<(?:[|｜][^|｜<>\n]{1,60}[|｜]|\|?(?:channel|turn)\|?|/?(?:s|bos|pad|unk|mask|sep|cls)"
+    r"|/?[A-Za-z][A-Za-z_-]{0,30}[0-9][\w-]{0,30})>"
+)
+_ASKING = r"[Qq]uestion|[Pp]roblem|[Ee]xercise|Instruction|QUESTION|PROBLEM|Example(?= {1,2}[0-9])"
+_ASKING_ELSEWHERE = ("问题", "題目", "题目", "問題", "Pregunta", "Frage", "Domanda", "Вопрос")
+_QUESTION = re.compile(
+    r"(?:^[ \t>#*_]{0,8}(?:[Nn]ext |[Nn]ew |[Aa]nother )?|(?<=[.!?]) {1,3})"
+    rf"(?:(?:{_ASKING}) {{0,2}}[0-9]{{0,4}}|Q[0-9]{{0,4}}|{'|'.join(_ASKING_ELSEWHERE)})[*_ ]{{0,3}}[:：]"
+    rf"|^#{{1,6}} ?\**(?:{_ASKING})(?: [0-9]{{1,4}})?[* ]{{0,3}}$",
+    re.MULTILINE,
+)
+# A completion holds none of these as a rule; asking for them first is many times faster than searching a pattern.
+_TURN_HINTS = ("<|", "</s>", "<eos>", "<end_of", "<start_of", "<turn", "<｜", "[INST]", "User", "Human")
+_QUESTION_HINTS = ("uestion", "roblem", "UESTION", "ROBLEM", "xercise", "nstruction", "xample", "Q", *_ASKING_ELSEWHERE)
+
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+_PROGRAM = re.compile(r"\b(?:print ?\(|def \w|import \w|return\b)")
+_PROGRAM_LINE = re.compile(
+    r"\s*(?:(?:return|import|def|from \w+ import)\b|print ?\("
+    r"|[A-Za-z]\w* ?=(?!=)(?: ?[-+*/(]* ?[A-Za-z_][\w.]*\)*)+\(?[^=\n]*\Z)"
+)
+_BREAKS_OFF = re.compile(
+    r"(?:[-+*/×÷=(\[{<:&]|\\\w+|\b(?:the|an?|of|and|or|but|is|are|was|were|be|by|for|from|with|per|then|because|that"
+    r"|which|if|when|than|will|would|has|have|had|he|she|they|we|costs?|into|at|its|their|his|her|let's))\s*\Z"
+    r"|\([^()\n]{0,60}\w\Z",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w")
+_LOOP = 40  # characters at the end that must stand four times over, a whole number of periods apart
+
+
+def without_reasoning(text: str) -> str:
+    """What follows the last closed reasoning block, up to one that is opened and never closed."""
+    return _around_reasoning(text)[0]
+
+
+def _around_reasoning(text: str) -> tuple[str, str]:
+    """The text outside reasoning, and the reasoning that is opened behind it and never closed."""
+    lower = text.lower()
+    if not any(hint in lower for hint in _REASONING_HINTS):
+        return text, ""
+    end = 0
+    for closing in _REASONING_END.finditer(text):
+        end = closing.end()
+    opening = _REASONING_START.search(text, end)
+    return (text[end : opening.start()], text[opening.end() :]) if opening else (text[end:], "")
+
+
+def answer_part(text: str) -> tuple[str, bool]:
+    """The first turn outside reasoning, special tokens removed, and whether it goes on to the end of ``text``."""
+    kept, unclosed = _around_reasoning(text)
+    forced = _FORCED.search(unclosed) if "boxed" in unclosed else None
+    return _first_turn(kept + forced[0] if forced else kept)
+
+
+def _first_turn(text: str) -> tuple[str, bool]:
+    """A boundary with nothing before it, such as a leading ``</s>``, ends nothing."""
+    start = 0
+    if any(hint in text for hint in _TURN_HINTS):
+        for boundary in _TURN_END.finditer(text):
+            turn = _SPECIAL.sub(" ", text[start : boundary.start()])
+            if _WORD.search(turn):
+                return turn, False
+            start = boundary.end()
+    return _SPECIAL.sub(" ", text[start:]).replace("[/INST]", " "), True
+
+
+def until_each_question(text: str) -> Iterator[str]:
+    """The text up to its first new question, then up to the next, and so on."""
+    start = 0
+    if any(hint in text for hint in _QUESTION_HINTS):
+        for question in _QUESTION.finditer(text):
+            yield text[start : question.start()]
+            start = question.start()
+    yield text[start:]
+
+
+def without_programs(text: str) -> str:
+    """``text`` without its fenced programs: their numbers are no answer, what they print would be."""
+    if "```" not in text:
+        return text
+    return _FENCE.sub(lambda m: "\n" if m[1] in ("python", "py") or _PROGRAM.search(m[2]) else m[0], text)
+
+
+def has_no_last_word(text: str) -> bool:
+    """Whether ``text`` breaks off, ends in a loop, or ends as a program: its last number is then no answer."""
+    end = text.rstrip(" \n\t*_`$")
+    line = end[end.rfind("\n") + 1 :][-300:]
+    return bool(_BREAKS_OFF.search(line) or _PROGRAM_LINE.match(line)) or _is_loop(end[-1000:])
+
+
+def _is_loop(text: str) -> bool:
+    period = len(text) - _LOOP - text.rfind(text[-_LOOP:], 0, len(text) - 1)
+    return len(text) >= 4 * period and text.endswith(text[-period:] * 4) if 4 <= period <= len(text) - _LOOP else False

@@ -1,0 +1,260 @@
+"""The rule flexible by kind of text: each list is one kind, in sentences of our own."""
+
+import json
+import time
+from decimal import Decimal
+
+import pytest
+
+from gsm8k_nb.answers import RULES, extract, judge, verdict
+
+from ..conftest import SHARED
+
+CASES = SHARED / "cases" / "answers2.jsonl"
+DROPPED_TOKENS = (
+    "P2-02a"  # reasoning whose marks were dropped as special tokens: nothing in the text tells it from an answer
+)
+
+A_CONCLUSION_NAMES_ITS_CONDITION_FIRST = [
+    ("So, in 3 years he will be 13.", "13"),
+    ("So she will be 21 in 4 years' time.", "21"),
+    ("Therefore, it will take Anna 12 minutes to wrap all 6 gifts.", "12"),
+    ("Thus, each of the 4 children gets 6 candies.", "6"),
+    ("So after 5 days she has 18 eggs left.", "18"),
+    ("Therefore, for 3 nights the hotel costs $360.", "360"),
+    ("So 3 shirts cost $45.", "45"),
+    ("Hence he needs to sell 14 more cars in the next 2 weeks.", "14"),
+    ("So the train covers 240 miles in 4 hours.", "240"),
+    ("So the average over the 5 days is 12 degrees.", "12"),
+    ("Therefore, Maria has 7 more stickers than the 12 that Ben has.", "7"),
+    ("So if she sells 9 eggs, she makes 18 dollars.", "18"),
+    ("So, for every 2 apples there are 6 pears.", "6"),
+    ("Therefore, she spent a total of $56 on 4 tickets.", "56"),
+    ("So the 12 friends each get 5 cookies.", "5"),
+    ("In 6 weeks, Tom saves $120.", "120"),
+    ("So Tom will have $85 left after buying 3 books.", "85"),
+    ("Thus, 24 students passed the test in room 12.", "24"),
+    ("So they need 5 buses for the 200 pupils.", "5"),
+    ("He has 5 left, doesn't he? Yes.", "5"),
+    ("So 40% of the 50 students is 20.", "20"),
+    ("So 20 is the number of students in 3 rooms.", "20"),
+    ("It is 5 - 3 = 2 kg heavier than the 3 kg one.", "2"),
+    ("So Jen has 30 - 12 = 18 beads, which is 6 more than 12.", "18"),
+    ("The ratio is 3:2, so Tim gets 12.", "12"),
+    ("So, it costs $5 + $3 = $8 for 2 people.", "8"),
+    ("The final price is $20 - $4 = $16, so he saves $4.", "4"),
+]
+
+A_LABEL_IS_FOLLOWED_BY_A_SENTENCE = [
+    ("Answer: In 10 years she will be 40.", "40"),
+    ("Answer: The 5 friends paid $14 each.", "14"),
+    ("Answer: It takes 45 minutes to bake 3 trays.", "45"),
+    ("Answer: 6 boxes hold 72 pens.", "72"),
+    ("Answer: 27 apples are left after 3 days.", "27"),
+    ("Answer: 16 cookies per child for 4 children", "16"),
+    ("Answer: The perimeter of the 4 by 6 garden is 20 meters.", "20"),
+    ("Final Answer: Tim's age 5 years ago was 12.", "12"),
+    ("The answer is that in 5 years Tim will be 17.", "17"),
+    ("The answer is 12 pens for 3 boys.", "12"),
+    ("**Answer:** The cost of 3 nights would be $210.", "210"),
+    ("Answer:\n\nThe 3 cats eat 9 cans a day.", "9"),
+]
+
+TIMES_UNITS_AND_GROUPS_OF_DIGITS = [
+    ("#### 3:00 pm", "3"),
+    ("The meeting starts at 10:00 a.m.", "10"),
+    ("The answer is 6:00.", "6"),
+    ("The answer is 6:45.", None),
+    ("\\boxed{11:00}", "11"),
+    ("\\boxed{5\\,\\frac{\\text{km}}{\\text{h}}}", "5"),
+    ("\\boxed{12^\\circ\\mathrm{C}}", "12"),
+    ("\\boxed{4 \\text{ m/s}}", "4"),
+    ("\\boxed{25\\%\\ \\text{of the class}}", "25"),
+    ("#### 12 345", "12345"),
+    ("The answer is $1 234 567.", "1234567"),
+    ("Total: 3'500 francs", "3500"),
+    ("The answer is 45~000.", "45000"),
+    ("On Day 1 200 people came.", "200"),
+    ("He read 15 120-page books", "15"),
+    ("The answer (arabic numerals) is:\n\n4\n5\n0", "450"),
+    ("The answer is 1-2-0.", "120"),
+]
+
+OTHER_SCRIPTS = [
+    ("答案：42。", "42"),
+    ("最终答案：**42** 元，共3天。", "42"),
+    ("所以她一共有42个。", "42"),
+    ("一共是 36 元，每天 12 元。", "36"),
+    ("She has 40.\n\n问题：7个人？\n答案：7", "40"),
+]
+
+REASONING_MARKS = [
+    ("<thought>maybe the answer is 20</thought>She makes 18.", "18"),
+    (
+        "<|begin_of_thought|>the answer is 20<|end_of_thought|><|begin_of_solution|>She makes 18.<|end_of_solution|>",
+        "18",
+    ),
+    ("<|channel>thought\nthe answer is 20<channel|>She makes 18.<turn|>", "18"),
+    ("<|inner_prefix|>the answer is 20<|inner_suffix|>She makes 18.", "18"),
+    ("<scratchpad>the answer is 20</scratchpad>\nShe makes 18.", "18"),
+    ("<|START_THINKING|>the answer is 20", None),
+    ("<think>6 * 7 = 42, or is it\n</think \nThe answer is 18.", "18"),
+    ("<think>6 * 7 = 42\nThe final answer is \\boxed{42", "42"),
+    ("<think>6 * 7 = 42, so the answer is 42", None),
+    ("assistantfinalShe makes 18.", "18"),
+]
+
+STATEMENTS_IN_TAGS_BLANKS_AND_BOXES = [
+    ("<final_answer>7</final_answer> in 3 steps", "7"),
+    ("<ANSWER>\n16 - 3 = 13\n13 * 2 = 26\n</ANSWER>", "26"),
+    ("The answer is: ____ \n\n8 + 4 = 12", "12"),
+    ("The answer is __12__ for 3 days.", "12"),
+    ("#### 20\nWait, I forgot one. So the answer is 21.", "21"),
+    ("\\boxed{5} eggs are used. Final answer: 11 eggs in 2 days", "11"),
+    ("The answer is 20. No, \\boxed{}", None),
+    ("Put it in \\boxed{}. The answer is 7 for 3 days.", "7"),
+    ("The answer is 7 for 3 days. I put it in \\boxed{}.", "7"),
+    ("Finish[9867650]", "9867650"),
+    ("Action 1: Finish[12]", "12"),
+    ("A: 4 + 5 = 9.\nA: 9", "9"),
+]
+
+NO_ANSWER = [
+    ("5 + 6 = 11.\n\nAnswer: It cannot be determined from this.", None),
+    ("5 + 6 = 11.\n\nThe answer cannot be determined.", None),
+    ("There is not enough information to say how many of the 12 left.", None),
+    ("Final answer: unknown", None),
+    ("5 + 6 = 11\nAnswer: the pens", None),
+    ("So the total is x + 12.", None),
+    ("So the total is 12y + 5.", None),
+    ("So the total is 3 × n.", None),
+    ("The answer is 2x.", None),
+    ("So she has 12 + 5 apples.", None),
+    ("So the total = 5 +", None),
+    ("So the total is (12", None),
+    ("So she has 12 eggs and then she", None),
+    ("So the total cost of the", None),
+]
+
+PROGRAMS_AND_LOOPS = [
+    ("price = 12\nprint(price * 3)", None),
+    ("def f():\n    return 12 * 3", None),
+    ("```python\nprint(12 * 3)\n```", None),
+    ("```python\nprint(12 * 3)\n```\nOutput:\n36", "36"),
+    ("```python\nx = 12\n```\nSo he has 36 pens.", "36"),
+    ("```\n36\n```", "36"),
+    ("import math\nx = 3\nprint(x)", None),
+    ("So 5 + 5 = 10. So 5 + 5 = 10. So 5 + 5 = 10. So 5 + 5 = 10. So 5 + 5 = 10.", None),
+    ("The answer is 10. The answer is 10. The answer is 10. The answer is 10. The answer is 10.", "10"),
+]
+
+HEADINGS_OF_LEVEL_FOUR = [
+    ("#### Total cost: 4 * 5 = $20\nWith the tip of 10% that is $22.", "22"),
+    ("#### 1st week\n5 eggs.\n#### 2nd week\n7 eggs, so 12.", "12"),
+    ("#### Answer: 12", "12"),
+    ("#### Step 1: 5 + 6 = 11\n11 * 2 = 22\n#### 22", "22"),
+]
+
+ASIDES_AND_BOLD = [
+    ("She has 18 left.\n\n**Verification:** 18 + 12 = 30.", "18"),
+    ("She has 18 left. To check: 18 + 12 = 30.", "18"),
+    ("She has 18 left. Shall I explain step 2?", "18"),
+    ("She makes **$18** a day over **2** months? No.", "18"),
+    ("So John pays **$12** on top of the $100.", "12"),
+]
+
+KINDS = (
+    *A_CONCLUSION_NAMES_ITS_CONDITION_FIRST,
+    *A_LABEL_IS_FOLLOWED_BY_A_SENTENCE,
+    *TIMES_UNITS_AND_GROUPS_OF_DIGITS,
+    *OTHER_SCRIPTS,
+    *REASONING_MARKS,
+    *STATEMENTS_IN_TAGS_BLANKS_AND_BOXES,
+    *NO_ANSWER,
+    *PROGRAMS_AND_LOOPS,
+    *HEADINGS_OF_LEVEL_FOUR,
+    *ASIDES_AND_BOLD,
+)
+
+
+@pytest.mark.parametrize(("text", "number"), KINDS)
+def test_reading_by_kind(text, number):
+    assert extract(text, "flexible") == (None if number is None else Decimal(number))
+
+
+def shared_rows():
+    if not CASES.is_file():
+        return [pytest.param(None, marks=pytest.mark.skip(reason="../shared/cases/answers2.jsonl is missing"))]
+    with CASES.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    argued = pytest.mark.xfail(reason="the paper's rule takes the first marker of the text", strict=True)
+    return [pytest.param(row, id=row["id"], marks=argued if row["id"] == DROPPED_TOKENS else ()) for row in rows]
+
+
+@pytest.mark.parametrize("row", shared_rows())
+def test_shared_case_of_a_kind(row):
+    wanted = None if row["expected"] is None else Decimal(row["expected"])
+    assert extract(row["completion"], row["rule"]) == wanted
+
+
+# What is known about a completion is used.
+
+CUT = [
+    ("She has 12 eggs. She sells them for 3", None),
+    ("Step 1: 4 * 5 = 20\nStep 2: 20 + 7 = 27", None),
+    ("So she has 12 eggs left.", None),
+    ("The answer is 12. Let me check that: 4 + 8", "12"),
+    ("It is \\boxed{12}. As a check, 4 + 8", "12"),
+    ("#### 12\n\nThe 4 boxes hold", "12"),
+    ("She has 12.\n\nQ: Tom has 5 pens and", "12"),  # the first answer was not cut
+    ("She has 12.<|im_end|>\n<|im_start|>user\nTom has 5", "12"),
+]
+
+
+@pytest.mark.parametrize(("text", "number"), CUT)
+def test_a_completion_ended_by_the_token_limit_has_a_stated_answer_or_none(text, number):
+    wanted = None if number is None else Decimal(number)
+    assert verdict(text, 12, "flexible", finish_reason="length").predicted == wanted
+    assert judge(text, 12, "flexible", "length") == (wanted, number is not None)
+
+
+def test_other_rules_and_other_endings_know_nothing_of_the_token_limit():
+    assert extract("So she has 12 eggs left.", "flexible") == 12
+    assert judge("So she has 12 eggs left.", 12, "flexible", "stop") == (Decimal(12), True)
+    assert judge("#### 12", 12, "strict", "length") == (Decimal(12), True)
+    assert judge("So 12", 12, "lm_eval_flexible", "length") == (Decimal(12), True)
+
+
+def test_rules_carry_versions():
+    assert RULES["strict"].version == RULES["flexible"].version == "2"
+    assert all(rule.version for rule in RULES.values())
+
+
+MEGABYTE = {
+    "prose": "She sells 9 eggs for $2 each, so 9 * 2 = 18 dollars. Then Answer: 12 in 3 days.\n",
+    "one line": "so the answer for the day is that we go on with 3 of the ",
+    "numbers": "1 ",
+    "thousands": "1 000 ",
+    "lines": "\n",
+    "boxes": "\\boxed{",
+    "full boxes": "\\boxed{7} ",
+    "latex": "\\frac{1}{2} \\text{ab} ",
+    "chinese": "所以答案是 18。½ １２，３",
+    "fences": "```\n",
+    "thoughts": "<think></think>",
+    "single digits": "1-",
+}
+
+
+@pytest.mark.parametrize("name", MEGABYTE)
+def test_a_megabyte_is_read_in_a_second(name):
+    text = MEGABYTE[name] * (1_000_000 // len(MEGABYTE[name]))
+    for rule in ("strict", "flexible"):
+        fastest = min(_seconds(text, rule) for _ in range(3))
+        assert fastest < 1
+
+
+def _seconds(text, rule):
+    start = time.process_time()
+    extract(text, rule)
+    return time.process_time() - start
