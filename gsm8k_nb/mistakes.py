@@ -45,6 +45,7 @@ TOLERANCE = Fraction(1, 10**6)
 KINDS = {  # in order of precedence
     "truncated": "the token limit cut the text before it stated an answer",
     "no_answer": "no answer was read from the text",
+    "spelling": "the gold answer, in a spelling that the rule does not take for it (18.00 for 18)",
     "wrong_calculation": "an equation or annotation in the text is false",
     "sign": "the gold answer with the other sign",
     "one_step_short": "an intermediate value of the gold solution, at which the text stops",
@@ -415,7 +416,7 @@ def classify(problem: Problem, sample: Sample, predicted: Decimal | None) -> Err
     """The kinds of error of one wrong answer; ``predicted`` is the number a rule read from it, None where it read none.
 
     The primary kind is the first of ``KINDS`` that holds and is not likely to be chance (see the module's docstring).
-    ValueError where the answer is right, the sample failed (it is unscored), or it belongs to another problem. Linear
+    ValueError where the sample failed (it is unscored) or belongs to another problem. Linear
     time in the length of the text; nothing of it is ever evaluated but numbers, ``+ - * /`` and brackets.
     """
     if sample.problem_id != problem.id:
@@ -425,8 +426,10 @@ def classify(problem: Problem, sample: Sample, predicted: Decimal | None) -> Err
     if predicted is not None and not predicted.is_finite():
         raise ValueError(f"predicted must be a finite number or None, got {predicted}")
     gold, value = Fraction(problem.answer), _fraction(predicted)
-    if value is not None and abs(value - gold) < TOLERANCE:
-        raise ValueError(f"{predicted} is the gold answer of {problem.id}: a right answer has no kind of error")
+    if value is not None and abs(value - gold) < TOLERANCE:  # wrong under a rule that compares texts
+        return ErrorReport(
+            problem.id, sample.sample_index, "spelling", ("spelling",), f"{predicted} is {problem.answer}"
+        )
     made = list(calculations(sample.text))
     found = _of_the_text(sample, predicted, made)
     if value is not None:

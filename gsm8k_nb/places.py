@@ -1,4 +1,4 @@
-"""Where things are: the repository, files named by parameters, files of packages, and whether the hub answers.
+"""Where things are: engines, the repository, files named by parameters, files of packages, whether the hub answers.
 
 The hub is asked once, since its libraries retry for half a minute before they say no. Where the answer is no, they are
 put into their own offline mode: what is in the cache still loads, and what is not fails at once, so that the caller can
@@ -11,11 +11,13 @@ found in the folder that ``GSM8K_NB_DATA`` names, else in the cache, else downlo
 import functools
 import hashlib
 import os
+import re
 import sys
 import tempfile
 import urllib.request
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from platformdirs import user_cache_dir
 
@@ -32,6 +34,22 @@ OFFICIAL_FILES = {  # name -> sha256, at OFFICIAL_COMMIT
 DOWNLOAD_TIMEOUT_S = 30  # without a byte
 MOST_BYTES = 50_000_000  # the largest official file has 4 MB
 STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
+
+
+class Engine(NamedTuple):
+    """Where an engine's class is, below ``gsm8k_nb.samplers``, and what the parameters' help says behind its name."""
+
+    place: str
+    help: str = ""
+
+
+ENGINES = {  # the values of parameter ``sampler``
+    "transformers": Engine("transformers:TransformersSampler", " (here)"),
+    "openai": Engine("openai:OpenAISampler", " (any compatible server)"),
+    "vllm": Engine("vllm:VLLMSampler", " (here)"),
+    "ray": Engine("ray:RaySampler", " (many workers)"),
+    "replay": Engine("replay:ReplaySampler"),
+}
 
 
 class AssetError(ValueError):
@@ -66,6 +84,8 @@ def _go_offline() -> None:
 
 def commit(model: str, revision: str | None) -> str | None:
     """The commit of a model's revision: as the hub says now, else as the cache has it; None where neither knows."""
+    if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
+        return revision
     import huggingface_hub
 
     if reachable():
@@ -91,8 +111,8 @@ def find_path(path: str, name: str) -> Path:
     """
     if path.startswith(OFFICIAL):
         return official_file(path.removeprefix(OFFICIAL))
-    given = Path(path).expanduser()
-    places = [given] if given.is_absolute() else [Path.cwd() / given, repository_root() / given]
+    wanted = Path(path).expanduser()
+    places = [wanted] if wanted.is_absolute() else [Path.cwd() / wanted, repository_root() / wanted]
     for place in places:
         if place.is_file() or place.is_dir():
             return place.resolve()

@@ -5,14 +5,19 @@ One of each, as it stands in a run folder:
     Problem  {"id": "test-0000", "question": "Janet's ...", "solution": "Janet sells ...", "answer": "18"}
     Sample   {"problem_id": "test-0000", "sample_index": 0, "text": "She sells 9 ... #### 18", "finish_reason": "stop",
               "error": null, "prompt_tokens": 812, "completion_tokens": 64, "seconds": 0.61, "reasoning": null}
-    Score    {"problem_id": "test-0000", "sample_index": 0, "rule": "strict", "predicted": "18", "correct": true}
+    Score    {"problem_id": "test-0000", "sample_index": 0, "rule": "strict", "predicted": "18", "correct": true,
+              "failure": null}
 """
 
+import functools
+import json
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal, InvalidOperation
-from types import NoneType
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
+
+Record = TypeVar("Record", "Problem", "Sample", "Score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,8 @@ class Sample:
 class Score:
     """The verdict of one rule on one sample.
 
-    ``predicted`` is None where no answer was found, which is wrong. ``correct`` is None where the request failed: the
-    sample is unscored and counted apart. ``failure`` names the error where the rule itself failed on the text: it read
-    no answer.
+    ``predicted`` is None where no answer was found, which is wrong; ``failure`` says why, where the rule could not be
+    applied to the text. ``correct`` is None where the request failed: the sample is unscored and counted apart.
     """
 
     problem_id: str
@@ -64,52 +68,63 @@ class Score:
     failure: str | None = None
 
 
-_DECIMAL_FIELDS = {"answer", "predicted"}
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("id", "question", "solution", "problem_id", "rule"), (str,)),
-    **dict.fromkeys(("text", "finish_reason", "error", "reasoning", "failure"), (str, NoneType)),
-    **dict.fromkeys(("prompt_tokens", "completion_tokens"), (int, NoneType)),
-    "sample_index": (int,),
-    "seconds": (int, float, NoneType),
-    "correct": (bool, NoneType),
-}
-
-
 def to_row(record: Problem | Sample | Score) -> dict[str, Any]:
     """A record as a dict of JSON values: numbers that were read from text are written as text, digit for digit."""
-    row = asdict(record)
-    return {key: str(value) if isinstance(value, Decimal) else value for key, value in row.items()}
+    values = ((name, getattr(record, name)) for name in _types(type(record))[0])
+    return {name: str(value) if isinstance(value, Decimal) else value for name, value in values}
 
 
-def from_row(kind: type, row: dict[str, Any]):
+def from_row(kind: type[Record], row: Any) -> Record:
     """The record of ``kind`` that a JSON row describes. ValueError names an unknown, missing or malformed field."""
     if not isinstance(row, dict):
         raise ValueError(f"a {kind.__name__} row must be a JSON object, got {type(row).__name__}")
-    names = [field.name for field in fields(kind)]
-    unknown = sorted(set(row) - set(names))
-    if unknown:
-        raise ValueError(f"unknown field {unknown[0]!r} in a {kind.__name__} row; known: {', '.join(names)}")
-    for name in set(row) & set(_TYPES):
-        _check_type(kind, name, row[name])
-    values = dict(row)
-    for name in _DECIMAL_FIELDS & set(row):
-        values[name] = None if row[name] is None else _decimal(name, row[name])
+    types, needed = _types(kind)
+    values = {}
+    for name, value in row.items():
+        if name not in types:
+            raise ValueError(f"unknown field {name!r} in a {kind.__name__} row; known: {', '.join(types)}")
+        values[name] = _checked(kind, name, value, types[name])
+    if not needed <= row.keys():
+        raise ValueError(f"a {kind.__name__} row lacks a field: {', '.join(sorted(needed - row.keys()))}")
+    return kind(**values)
+
+
+def _checked(kind: type, name: str, value: Any, allowed: tuple[type, ...]) -> Any:
+    if type(value) in allowed and not (type(value) is float and not math.isfinite(value)):
+        return value
+    if Decimal in allowed and type(value) in (str, int, float):
+        try:
+            number = Decimal(str(value))
+        except InvalidOperation:
+            raise ValueError(f"field {name!r} must be a number, got {value!r}") from None
+        if number.is_finite():
+            return number
+    if float in allowed and type(value) is int:
+        return value
+    wanted = " or ".join("null" if one is type(None) else one.__name__ for one in allowed)
+    raise ValueError(f"field {name!r} of a {kind.__name__} row must be {wanted}, got {str(value)[:60]!r}")
+
+
+@functools.cache
+def _types(kind: type) -> tuple[dict[str, tuple[type, ...]], set[str]]:
+    """The types that each field of a record may have, and the fields that a row must have."""
+    types = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
+    return types, {field.name for field in fields(kind) if field.default is MISSING}
+
+
+def parse_json(text: str | bytes) -> Any:
+    """A JSON value. ValueError where the text is none; also where it is nested too deeply for Python."""
     try:
-        return kind(**values)
-    except TypeError as error:
-        raise ValueError(f"a {kind.__name__} row lacks a field: {error}") from error
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
-def _check_type(kind: type, name: str, value: Any) -> None:
-    allowed = _TYPES[name]
-    odd = isinstance(value, bool) and bool not in allowed or isinstance(value, float) and not math.isfinite(value)
-    if odd or not isinstance(value, allowed):
-        wanted = " or ".join("null" if one is NoneType else one.__name__ for one in allowed)
-        raise ValueError(f"field {name!r} of a {kind.__name__} row must be {wanted}, got {str(value)[:60]!r}")
-
-
-def _decimal(name: str, text: Any) -> Decimal:
-    try:
-        return Decimal(str(text))
-    except InvalidOperation as error:
-        raise ValueError(f"field {name!r} must be a number, got {text!r}") from error
+def parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
+    """Of JSON Lines, each line's number and its value, or the ValueError that says why it has none; no blank ones."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield number, parse_json(line)
+            except ValueError as error:
+                yield number, ValueError(f"not valid JSON ({error})")

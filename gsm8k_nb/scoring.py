@@ -6,16 +6,29 @@ No answer found is wrong; a failed request is neither right nor wrong. A rule th
 from it, and the score says why.
 """
 
+import functools
+import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from importlib import metadata, resources
 from importlib.util import find_spec
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from gsm8k_nb import __version__
 from gsm8k_nb.answers import RULES, verdict
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.protocol import headline_rule
 from gsm8k_nb.records import Problem, Sample, Score
+from gsm8k_nb.runs import Run, RunError, sha256_of
 
 DEFAULT_RULES = ("strict", "flexible")
 MANY = 20_000  # completions, above which only the default rules are scored unless all are asked for
+
+NOT_ASKED = "not asked for: a dry run, or the budget was spent"
 
 
 def rules_to_score(which: str, headline: str, n_samples: int) -> tuple[str, ...]:
@@ -49,9 +62,117 @@ def score_all(
             by_problem[sample.problem_id].append(sample)
     scores = []
     for problem in problems:
-        for sample in sorted(by_problem[problem.id], key=lambda one: one.sample_index):
+        for sample in sorted(by_problem[problem.id], key=attrgetter("sample_index")):
             scores += score(problem, sample, rules)
     return scores
+
+
+class StaleScores(RunError):
+    """The stored scores are not of the run's samples by today's rules: 03_score makes them anew."""
+
+
+def score_run(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[Score]:
+    """Score every sample that the parameters ask for and write ``scores.jsonl``. The texts are never touched.
+
+    The manifest keeps what the scores were made from: hashes of problems and samples, the rules and their version.
+    """
+    samples = wanted_samples(run, config, problems)
+    basis = basis_of(run, config, problems, samples)
+    scores = score_all(problems, samples, basis["rules"])
+    file = run.write_records("scores.jsonl", scores)
+    run.update_manifest(scored=basis | {"scores_sha256": _sha256(file)})
+    return scores
+
+
+def stored_scores(run: Run, basis: dict[str, Any]) -> list[Score]:
+    """The scores on disk. StaleScores, which says why, where they were not made from ``basis``.
+
+    Of scores that version 0.1.0 wrote nothing says what they were made from.
+    """
+    file = run.folder / "scores.jsonl"
+    recorded = run.read_json("manifest.json").get("scored") or {}
+    reasons = {
+        "rules_version": "made by other versions of the rules",
+        "rules": "made by other rules",
+        "problems_sha256": "made from other problems",
+        "samples_sha256": "made from other samples",
+        "scores_sha256": "changed after it was written",
+    }
+    now = basis | {"scores_sha256": _sha256(file) if file.exists() else None}
+    for name, reason in reasons.items():
+        if file.exists() and recorded.get(name) != now[name]:
+            raise StaleScores(f"{run.folder.name}/scores.jsonl was {reason}: run 03_score again")
+    return run.read_records(file.name, Score)
+
+
+def basis_of(run: Run, config: RunConfig, problems: Sequence[Problem], samples: Sequence[Sample]) -> dict[str, Any]:
+    """What scores are made from, and by: all that the scores of these samples depend on."""
+    digest = hashlib.sha256()
+    for sample in samples:
+        digest.update(repr(_FIELDS(sample)).encode())
+    return {
+        "package": __version__,
+        "rules": list(rules_to_score(config.rules, headline_rule(config, run.inputs()), len(samples))),
+        "rules_version": rules_version(),
+        "problems_sha256": sha256_of(problems),
+        "samples_sha256": digest.hexdigest(),
+    }
+
+
+_FIELDS = attrgetter(*(field.name for field in fields(Sample)))
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@functools.cache
+def rules_version() -> str:
+    """Eight hex digits that change when the code of the answer rules does, or Math-Verify's version."""
+    digest = hashlib.sha256()
+    for file in sorted(resources.files("gsm8k_nb").joinpath("answers").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            digest.update(file.read_bytes())
+    if find_spec("math_verify"):
+        digest.update(metadata.version("math-verify").encode())
+    return digest.hexdigest()[:8]
+
+
+def wanted_samples(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[Sample]:
+    """The run's samples for these parameters, in order. RunError where some were never asked for, or were lost since.
+
+    A dry run, or one that a budget ended, has samples that were not asked for on purpose: they count as failed.
+    """
+    check_problems(run, config, problems)
+    journal = run.journal()
+    recorded = run.read_json("manifest.json")
+    if journal.samples and not recorded:
+        raise RunError(f"{run.folder.name} has no manifest.json, which says how it was sampled: run 02_sample again")
+    lost = (recorded.get("samples") or {}).get("completed", 0) - journal.completed
+    if lost > 0:
+        raise RunError(
+            f"{run.folder.name}/samples.jsonl has lost {lost} completions since they were sampled (deleted or "
+            "changed): run 02_sample again"
+        )
+    wanted = [(problem.id, index) for problem in problems for index in range(config.n_samples)]
+    missing = [key for key in wanted if key not in journal.samples]
+    if missing and not config.dry_run and config.budget is None:
+        raise RunError(f"{run.folder.name} lacks {len(missing)} of {len(wanted)} samples: run 02_sample first")
+    return [journal.samples.get(key) or Sample(*key, text=None, error=NOT_ASKED) for key in wanted]
+
+
+def check_problems(run: Run, config: RunConfig, problems: Sequence[Problem]) -> None:
+    """RunError where these are not the problems stored, or were chosen otherwise than these parameters say."""
+    run.check_problems(problems)
+    stored, total = run.read_json("config.json"), run.inputs().data_problems or len(problems)
+    if (stored.get("limit"), stored.get("shuffle")) == (config.limit, config.shuffle):
+        return
+    wanted = total if config.limit is None else min(config.limit, total)
+    if len(problems) != wanted or (wanted < total and stored.get("shuffle") != config.shuffle):
+        raise RunError(
+            f"{run.folder.name}/problems.jsonl has {len(problems)} problems, these parameters ask for {wanted}"
+            f"{' drawn at random' if config.shuffle else ''}: run 01_load and the steps after it again"
+        )
 
 
 def frame(

@@ -32,6 +32,16 @@ def one_line(said: str | BaseException, most: int = 500) -> str:
     return line if len(line) <= most else f"{line[:most]} ..."
 
 
+def degenerate(text: str) -> bool:
+    """Whether a text ends in a loop: its end is one piece of 5 to 200 characters, four times over.
+
+    >>> degenerate("So the answer is 5. " * 4)
+    True
+    """
+    end = text.rstrip()
+    return any(len(end) >= 4 * n and end[-3 * n :] == end[-4 * n : -n] for n in range(5, 201))
+
+
 def p_value(p: float, alpha: float = 0.05) -> str:
     """``p = 0.0032``, ``p < 0.0001`` or ``p > 0.99``: see `p_number`."""
     number = p_number(p, alpha)

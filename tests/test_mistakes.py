@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsm8k_nb import mistakes as errors
+from gsm8k_nb.answers import judge
 from gsm8k_nb.mistakes import (
     KINDS,
     PRECISION,
@@ -349,7 +350,6 @@ def test_a_negative_gold_answer_has_a_sign():
 @pytest.mark.parametrize(
     ("sample", "predicted", "reason"),
     [
-        (Sample(PROBLEM.id, 0, "#### 15", "stop"), "15.0000001", "gold answer"),
         (Sample(PROBLEM.id, 0, None, error="timeout"), None, "unscored"),
         (Sample("test-0001", 0, "#### 7", "stop"), "7", "test-0001"),
         (Sample(PROBLEM.id, 0, "#### 7", "stop"), "NaN", "finite"),
@@ -424,7 +424,7 @@ def test_stated_precision_is_that_of_the_hand_labels():
     assert list(labels[0]) == ["problem_id", "column", "kind", "right"]
     assert {row["right"] for row in labels} == {"yes", "no"}
     counted = {}
-    for kind in KINDS:
+    for kind in PRECISION:
         verdicts = [row["right"] for row in labels if row["kind"] == kind]
         counted[kind] = (verdicts.count("yes"), len(verdicts))
     assert counted == PRECISION
@@ -463,3 +463,11 @@ def test_gold_solutions_hold_next_to_no_false_equation():
     wrong = {(c.left, c.right) for c in read if c.wrong}
     # three that are false as printed: 3.65/.05 = 69, 32-20 = 300, 364/4 = 273
     assert len(read) > 8000 and wrong == {("3.65 / .05", "69"), ("32 - 20", "300"), ("364 / 4", "273")}
+
+
+@pytest.mark.parametrize("text", ["#### 15.0", "#### 15.00", "#### 15.", "#### 015"])
+def test_the_gold_answer_in_another_spelling_is_a_kind_of_its_own(text):
+    sample = Sample(PROBLEM.id, 0, text, "stop")
+    predicted, right = judge(text, PROBLEM.answer, "official")
+    assert predicted == 15 and not right
+    assert classify(PROBLEM, sample, predicted).kind == "spelling"

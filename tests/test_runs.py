@@ -6,7 +6,7 @@ import pytest
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem, Sample, Score, from_row, to_row
-from gsm8k_nb.runs import Run, RunError
+from gsm8k_nb.runs import Inputs, Run, RunError
 
 
 def sample(name: str = "test-0000", index: int = 0, text: str | None = "#### 1", error: str | None = None) -> Sample:
@@ -16,7 +16,7 @@ def sample(name: str = "test-0000", index: int = 0, text: str | None = "#### 1",
 @pytest.fixture
 def run(tmp_path) -> Run:
     run = Run(tmp_path / "run")
-    run.start(RunConfig(), {"data_sha256": "a"})
+    run.start(RunConfig(), Inputs(data_sha256="a"))
     return run
 
 
@@ -91,18 +91,18 @@ def test_one_writer_at_a_time(run):
 
 
 def test_other_inputs_are_refused(run):
-    run.start(RunConfig(limit=3), {"data_sha256": "a", "prompt_sha256": "p"})  # extends, adds a fact
+    run.start(RunConfig(limit=3), Inputs(data_sha256="a", prompt_sha256="p"))  # extends, adds a fact
     assert run.read_json("config.json")["inputs"] == {"data_sha256": "a", "prompt_sha256": "p"}
     with pytest.raises(RunError, match="another data_sha256"):
-        run.start(RunConfig(), {"data_sha256": "b"})
+        run.start(RunConfig(), Inputs(data_sha256="b"))
     with pytest.raises(RunError, match="another temperature"):
-        run.start(RunConfig(temperature=0.5), {})
+        run.start(RunConfig(temperature=0.5), Inputs())
 
 
 def test_a_folder_that_cannot_be_written_is_said_first(tmp_path):  # traps.md 4.38
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match="outputs_dir: cannot write"):
-        Run(tmp_path / "file" / "run").start(RunConfig(), {})
+        Run(tmp_path / "file" / "run").start(RunConfig(), Inputs())
 
 
 def test_whole_files_are_replaced_in_one_step(run):

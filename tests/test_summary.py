@@ -6,10 +6,12 @@ import pytest
 from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.answers import rules as answer_rules
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.protocol import protocol_of
 from gsm8k_nb.records import Sample
 from gsm8k_nb.reporting import page as report
 from gsm8k_nb.reporting import tables
-from gsm8k_nb.runs import RunError
+from gsm8k_nb.runs import Inputs, RunError
+from gsm8k_nb.sampling import manifest
 from gsm8k_nb.scoring import frame, score, score_all, steps
 
 from .samplers.test_replay import evaluate
@@ -24,13 +26,14 @@ def results_of(problems, texts_by_problem, tmp_path, inputs=None, **options) -> 
         "data_problems": len(problems),
     }  # fmt: skip
     run = summary.Run(config.run_folder)
-    run.start(config, facts | (inputs or {}))
-    run.write_records("problems.jsonl", problems)
+    run.start(config, Inputs(**facts | (inputs or {})), problems)
+    log = manifest.Session(run, {})
     run.append(
         Sample(problem.id, index, text, "stop", None if text is not None else "timeout")
         for problem, texts in zip(problems, texts_by_problem, strict=True)
         for index, text in enumerate(texts)
     )
+    log.write("sampled", {})
     summary.score_run(run, config, problems)
     return summary.summarise(run, config)
 
@@ -101,13 +104,11 @@ def test_all_right_has_an_interval_of_some_width(problems, tmp_path):
     ],
 )
 def test_headline_states_protocol_and_what_it_is(changes, expected):
-    dataset = {"name": "gsm8k", "complete": True, "n_scored": 1319, "n_total": 1319}
-    values = {
-        "dataset": dataset | changes,
-        "protocol": {"label": "test@1, 8-shot CoT", "headline_rule": "strict"},
-        "rules": {"strict": {"accuracy": 0.873}},
-    }
-    assert summary.headline(values) == expected
+    dataset = {
+        "name": "gsm8k", "config": "main", "split": "test", "source": "x", "revision": None, "sha256": "0",
+        "n_problems": 1319, "complete": True, "n_scored": 1319, "n_total": 1319,
+    }  # fmt: skip
+    assert summary.headline(summary.DatasetFacts(**dataset | changes), "test@1, 8-shot CoT", 0.873) == expected
     assert ("gsm8k acc" in expected) == dataset["complete"] if not changes else "gsm8k acc" not in expected
 
 
@@ -124,8 +125,8 @@ def test_headline_states_protocol_and_what_it_is(changes, expected):
 )
 def test_protocol_label_and_rule(options, label, rule):
     config = RunConfig(**options)
-    protocol = summary.protocol_of(config, {"chat": False}, summary.headline_rule(config, {}))
-    assert protocol["label"] == label and protocol["headline_rule"] == rule
+    made = protocol_of(config, Inputs(chat=False))
+    assert made.label == label and made.headline_rule == rule
 
 
 def test_metrics_come_from_the_files_alone(replay_config):
@@ -139,7 +140,7 @@ def test_metrics_come_from_the_files_alone(replay_config):
 def test_missing_samples_are_said(replay_config):
     results = evaluate(replay_config)
     (results.run.folder / "samples.jsonl").write_text("")
-    with pytest.raises(RunError, match="lacks 4 of 4 samples"):
+    with pytest.raises(RunError, match="has lost 4 completions since they were sampled.*run 02_sample again"):
         summary.score_run(results.run, replay_config, results.problems)
 
 
@@ -169,13 +170,14 @@ def test_a_rule_that_fails_on_a_text_is_counted_listed_and_ends_nothing(problems
     assert len(said) == 1 and "test-0001, sample 0: ValueError: Exceeds the limit (4300" in said[0]
 
 
-def test_steps_with_other_parameters_are_sent_back(problems, tmp_path):
+def test_steps_with_other_parameters_are_sent_back_or_made_anew(problems, tmp_path, capsys):
     results = results_of(problems, [["#### 5"]] * 4, tmp_path, rules="both")
     run, config = results.run, results.config
     with pytest.raises(RunError, match="has 4 problems, these parameters ask for 3: run 01_load"):
         summary.summarise(run, config.model_copy(update={"limit": 3}))
-    with pytest.raises(RunError, match="by 'official': run 03_score again"):
-        summary.summarise(run, config.model_copy(update={"headline_rule": "official"}))
+    again = summary.summarise(run, config.model_copy(update={"headline_rule": "official"}))
+    assert "scores.jsonl was made by other rules: scored anew" in capsys.readouterr().out
+    assert again.headline_rule == "official"
 
 
 def test_lost_or_damaged_files_are_named(replay_config):

@@ -8,32 +8,17 @@ from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb import stats
+from gsm8k_nb.lessons.show import DATA, canvas
 from gsm8k_nb.lessons.stored import Pool
-from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WRONG
+from gsm8k_nb.reporting.figures import GREY, RIGHT, WRONG
 from gsm8k_nb.texts import p_number
 
-# OpenAI's released solutions to GSM8K's 1,319 test problems (Cobbe et al. 2021; openai/grade-school-math,
-# example_model_solutions.jsonl), read by `flexible`: right answers of each system, and for each pair the problems that
-# only the first and only the second solves. These counts are all that a paired comparison of two scores depends on.
 N_GSM8K = 1319
-RIGHT_OF = {
-    "GPT-3 175B + verifier": 742,
-    "GPT-3 6B + verifier": 515,
-    "GPT-3 175B fine-tuned": 458,
-    "GPT-3 6B fine-tuned": 286,
-}
-DISCORDANT = {
-    ("GPT-3 175B + verifier", "GPT-3 6B + verifier"): (306, 79),
-    ("GPT-3 175B + verifier", "GPT-3 175B fine-tuned"): (360, 76),
-    ("GPT-3 175B + verifier", "GPT-3 6B fine-tuned"): (499, 43),
-    ("GPT-3 6B + verifier", "GPT-3 175B fine-tuned"): (209, 152),
-    ("GPT-3 6B + verifier", "GPT-3 6B fine-tuned"): (293, 64),
-    ("GPT-3 175B fine-tuned", "GPT-3 6B fine-tuned"): (260, 88),
-}
+RIGHT_OF: dict[str, int] = DATA["right"]
+DISCORDANT = {(row["first"], row["second"]): (row["only_first"], row["only_second"]) for row in DATA["discordant"]}
 
 
 def pair(first: str, second: str) -> tuple[np.ndarray, np.ndarray]:
@@ -118,9 +103,7 @@ def power_figure(difference: int, discordance: int) -> Figure:
     discordant = max(discordance, difference) / 100
     power = [stats.paired_power(difference / 100, int(n), discordance=discordant) for n in sizes]
     needed = stats.problems_needed(difference / 100, discordance=discordant)
-    with rc_context(STYLE | {"figure.dpi": 150}):
-        figure = Figure(figsize=(5, 2.6), layout="constrained")
-        axes = figure.subplots()
+    with canvas(5, 2.6) as (figure, axes):
         axes.semilogx(sizes, power, color=RIGHT)
         axes.axhline(0.8, color=GREY, linestyle=":")
         for n, name in ((112, "classroom set"), (1319, "GSM8K test")):
@@ -142,9 +125,7 @@ def luck_figure(n_models: int, n_problems: int, accuracy: float = 0.5, draws: in
     rng = np.random.default_rng(seed)
     scores = 100 * rng.binomial(n_problems, accuracy, size=(draws, n_models)) / n_problems
     best = scores.max(axis=1)
-    with rc_context(STYLE | {"figure.dpi": 150}):
-        figure = Figure(figsize=(5, 2.4), layout="constrained")
-        axes = figure.subplots()
+    with canvas(5, 2.4) as (figure, axes):
         step = 100 / n_problems * max(1, round(n_problems * np.ptp(scores) / 100 / 40))  # whole problems: no empty bins
         bins = np.arange(scores.min() - 50 / n_problems, scores.max() + step, step)
         for name, values, color in (("any one of them", scores[:, 0], GREY), ("the best of them", best, WRONG)):

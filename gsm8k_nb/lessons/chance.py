@@ -3,25 +3,22 @@
 noise(pool, k=4, sizes=(4, 16))     # the same metric from 4 samples a problem and from 16, many times over
 """
 
-from functools import cache
-
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from scipy import stats
 
 from gsm8k_nb import data
 from gsm8k_nb.answers import extract
 from gsm8k_nb.config import SMOLLM2, RunConfig
+from gsm8k_nb.lessons.show import canvas, sampler, share, texts
 from gsm8k_nb.lessons.stored import Pool
 from gsm8k_nb.metrics import maj_at_k, maj_curve, pass_curve
 from gsm8k_nb.prompts import prompt_for, render, stops
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WRONG
-from gsm8k_nb.reporting.html import preformatted
-from gsm8k_nb.samplers import Request, Sampler, open_sampler
+from gsm8k_nb.reporting.figures import GREY, RIGHT, WRONG
+from gsm8k_nb.samplers import Request
 from gsm8k_nb.sampling import use_chat
 
 DRAWS = 1000
@@ -45,11 +42,11 @@ def ask(
         max_new_tokens=max_new_tokens,
         batch_size=times,
     )
-    sampler, form = _sampler(config), prompt_for(config, [problem])
-    chat = use_chat(config, sampler)
+    engine, form = sampler(config), prompt_for(config, [problem])
+    chat = use_chat(config, engine)
     asked = render(form, problem.question, chat)
     requests = [Request(problem, index, asked) for index in range(times)]
-    samples = [sample for batch in sampler.sample(requests, stops(form, chat)) for sample in batch]
+    samples = [sample for batch in engine.sample(requests, stops(form, chat)) for sample in batch]
     samples.sort(key=lambda sample: sample.sample_index)
     rows = [{"answer": str(extract(one.text, "flexible")), "text": one.text} for one in samples]
     return pd.DataFrame(rows, index=pd.RangeIndex(1, times + 1, name="try"))
@@ -57,16 +54,10 @@ def ask(
 
 def show_asked(problem: Problem, temperature: float, times: int = 3) -> HTML:
     """``ask``, its completions as plain text below each other."""
-    blocks = [
-        f"<p><i>Temperature {temperature}, try {row.Index}, answer {row.answer}:</i></p>{preformatted(row.text)}"
-        for row in ask(problem, temperature, times).itertuples()
-    ]
-    return HTML("".join(blocks))
-
-
-@cache
-def _sampler(config: RunConfig) -> Sampler:
-    return open_sampler(config)
+    tried = ask(problem, temperature, times)
+    return texts(
+        (f"Temperature {temperature}, try {row.Index}, answer {row.answer}", row.text) for row in tried.itertuples()
+    )
 
 
 def imagined(skill: float, same_mistake: float, n: int = 16, seed: int = 0) -> Pool:
@@ -75,14 +66,11 @@ def imagined(skill: float, same_mistake: float, n: int = 16, seed: int = 0) -> P
     ``skill`` is its mean chance to be right, spread over problems as Beta(2 skill, 2 (1 - skill)). Of its wrong
     answers, the share ``same_mistake`` is one and the same number; all others differ from each other.
     """
-    for name, value in (("skill", skill), ("same_mistake", same_mistake)):
-        if not 0 <= value <= 1:
-            raise ValueError(f"{name} is a share and must be in 0..1, got {value}")
     problems, rng = data.load("classroom"), np.random.default_rng(seed)
-    inside, ranks = min(max(skill, 0.001), 0.999), (np.arange(len(problems)) + 0.5) / len(problems)
+    inside, ranks = np.clip(share("skill", skill), 0.001, 0.999), (np.arange(len(problems)) + 0.5) / len(problems)
     chances = rng.permutation(stats.beta.ppf(ranks, 2 * inside, 2 * (1 - inside)))  # the whole spread, no luck in it
     correct = rng.random((len(problems), n)) < chances[:, None]
-    mistakes = np.where(rng.random(correct.shape) < same_mistake, 1, 2 + np.arange(n))
+    mistakes = np.where(rng.random(correct.shape) < share("same_mistake", same_mistake), 1, 2 + np.arange(n))
     answers = [
         [problem.answer + int(offset) for offset in row]
         for problem, row in zip(problems, np.where(correct, 0, mistakes), strict=True)
@@ -148,9 +136,7 @@ def curves(pool: Pool, k: int) -> Figure:
     right = 100 * pass_curve(pool.correct).mean(axis=0)
     vote = 100 * maj_curve(pool.answers, pool.golds).mean(axis=0)
     every = np.arange(1, len(right) + 1)
-    with rc_context(STYLE | {"figure.dpi": 150}):
-        figure = Figure(figsize=(6, 2.6), layout="constrained")
-        axes = figure.subplots()
+    with canvas(6, 2.6) as (figure, axes):
         for name, values, color in (("pass", right, RIGHT), ("maj", vote, WRONG)):
             axes.plot(every, values, "o-", color=color, label=f"{name}@{k} {values[k - 1]:.1f}%")
         axes.axhline(right[0], color=GREY, linestyle=":", label=f"one sample {right[0]:.1f}%")

@@ -14,20 +14,19 @@ from itertools import combinations
 
 import pandas as pd
 from IPython.display import HTML
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb.answers import is_correct
 from gsm8k_nb.answers.calculator import annotations, evaluate
+from gsm8k_nb.lessons.show import DATA, canvas
+from gsm8k_nb.lessons.show import share as check_share
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WIDTH_IN
+from gsm8k_nb.reporting.figures import GREY, RIGHT, WIDTH_IN
 from gsm8k_nb.reporting.html import preformatted
 from gsm8k_nb.scoring import steps
 
-# Lines before #### of the 1,319 solutions of GSM8K's test split, counted in the official file.
-GSM8K_STEPS = {2: 326, 3: 371, 4: 297, 5: 175, 6: 87, 7: 40, 8: 20, 9: 2, 11: 1}
-# Five scores that a leaderboard of strong models might show; no real model's.
-LEADERBOARD = {"A": 0.97, "B": 0.96, "C": 0.945, "D": 0.925, "E": 0.865}
+GSM8K_STEPS: dict[int, int] = DATA["steps_of_gsm8k"]
+LEADERBOARD: dict[str, float] = DATA["leaderboard"]
 
 
 def show_solution(problem: Problem) -> HTML:
@@ -54,11 +53,9 @@ def with_wrong_labels(problems: Sequence[Problem], share: float, seed: int = 0) 
 
     Only the label is wrong: the solution stays as it is. ValueError unless 0 <= share <= 1.
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share must be 0 to 1, got {share}")
     order = list(range(len(problems)))
     random.Random(seed).shuffle(order)
-    chosen = set(order[: round(share * len(problems))])
+    chosen = set(order[: round(check_share("share", share) * len(problems))])
     return [
         replace(problem, answer=one_step_early(problem)) if index in chosen else problem
         for index, problem in enumerate(problems)
@@ -73,35 +70,13 @@ def one_step_early(problem: Problem) -> Decimal:
     return others[-1] if others else problem.answer + 1
 
 
-def noise_table(problems: Sequence[Problem], shares: Sequence[float], seed: int = 0) -> pd.DataFrame:
-    """Measured and true accuracy of two solvers on labels of which a share is wrong.
-
-    One always answers truly; the other has seen the labels and repeats them.
-    """
-    rows = {}
-    for share in shares:
-        labelled = with_wrong_labels(problems, share, seed)
-        pairs = list(zip(problems, labelled, strict=True))
-        same = sum(is_correct(true.answer, label.answer) for true, label in pairs)
-        rows[f"{share:.0%}"] = {
-            "wrong labels": len(pairs) - same,
-            "always right: measured": f"{same / len(pairs):.1%}",
-            "always right: true": f"{1:.1%}",
-            "repeats the labels: measured": f"{1:.1%}",
-            "repeats the labels: true": f"{same / len(pairs):.1%}",
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("share of wrong labels")
-
-
 def leaderboard_figure(wrong_percent: float) -> Figure:
     """Five measured scores with all true accuracies that so many percent of wrong labels leave possible."""
     wrong = wrong_percent / 100
     bands = {name: (max(0.0, score - wrong), min(1.0, score + wrong)) for name, score in LEADERBOARD.items()}
     pairs = list(combinations(bands.values(), 2))
     apart = sum(first[0] > second[1] for first, second in pairs)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, 1.7), layout="constrained")
-        axes = figure.subplots()
+    with canvas(WIDTH_IN, 1.7) as (figure, axes):
         for place, (name, score) in enumerate(LEADERBOARD.items()):
             axes.plot([100 * end for end in bands[name]], [place, place], color=GREY, linewidth=4, alpha=0.5)
             axes.plot(100 * score, place, "o", color=RIGHT)

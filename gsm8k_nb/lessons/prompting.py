@@ -10,39 +10,25 @@ Completions are kept in one small run folder for each prompt, so that a notebook
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pandas as pd
 from IPython.display import HTML
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb.answers import extract, gold_of, is_correct
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.lessons.show import DATA, canvas, sampler, texts
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.prompts import FORMATS, Prompt, PromptFormat, prompt_for, render, stops
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.reporting.figures import RIGHT, STYLE, WIDTH_IN, WRONG
-from gsm8k_nb.reporting.html import escape, preformatted
+from gsm8k_nb.reporting.figures import RIGHT, WIDTH_IN, WRONG
 from gsm8k_nb.runs import Run
-from gsm8k_nb.samplers import Request, Sampler, open_sampler
+from gsm8k_nb.samplers import Request
 
-EASY_TEXT = {  # one or two steps each, as the model is small: question -> solution
-    "Mei has 5 pencils and buys 3 more. How many pencils does she have now?": "5 + 3 = <<5+3=8>>8\n#### 8",
-    "A box holds 6 eggs. How many eggs are in 4 boxes?": "4 * 6 = <<4*6=24>>24\n#### 24",
-    "Omar had 20 stamps and gave away 8. How many stamps are left?": "20 - 8 = <<20-8=12>>12\n#### 12",
-    "Three friends share 15 plums equally. How many plums does each get?": "15 / 3 = <<15/3=5>>5\n#### 5",
-    "A shirt costs $12 and a cap costs $7. How many dollars do both cost?": "12 + 7 = <<12+7=19>>19\n#### 19",
-    "There are 9 birds on a wire. 4 fly away and 2 come. How many birds are there now?": (
-        "9 - 4 = <<9-4=5>>5\n5 + 2 = <<5+2=7>>7\n#### 7"
-    ),
-    "Lina reads 10 pages a day. How many pages does she read in 7 days?": "7 * 10 = <<7*10=70>>70\n#### 70",
-    "A bus has 30 seats. 18 are taken. How many seats are free?": "30 - 18 = <<30-18=12>>12\n#### 12",
-}
-EASY = [
-    Problem(f"easy-{number:04d}", question, solution, gold_of(solution))
-    for number, (question, solution) in enumerate(EASY_TEXT.items())
+EASY = [  # one or two steps each, as the model is small
+    Problem(f"easy-{number:04d}", row["question"], row["solution"], gold_of(row["solution"]))
+    for number, row in enumerate(DATA["easy"])
 ]
 BARE = PromptFormat("bare", "{question}", (), r"(-?[\d,]+(?:\.\d+)?)", "the question alone")
 
@@ -80,13 +66,13 @@ def complete(config: RunConfig, form: PromptFormat, problems: Sequence[Problem],
     run = Run(_folder(config, form, chat))
     with run.writing():
         stored = run.journal().samples
-        missing = [one for one in problems if (one.id, 0) not in stored]
+        missing = [problem for problem in problems if (problem.id, 0) not in stored]
         if missing:
-            requests = [Request(one, 0, render(form, one.question, chat)) for one in missing]
-            for batch in _sampler(config).sample(requests, stops(form, chat)):
+            requests = [Request(problem, 0, render(form, problem.question, chat)) for problem in missing]
+            for batch in sampler(config).sample(requests, stops(form, chat)):
                 run.append(batch)
     after = run.journal().samples
-    return [after[one.id, 0] for one in problems]
+    return [after[problem.id, 0] for problem in problems]
 
 
 def complete_each(
@@ -118,7 +104,7 @@ def shorten(config: RunConfig, samples: Sequence[Sample], limit: int) -> list[Sa
 
     Greedy decoding writes the same first tokens whatever the limit, so nothing has to be asked again.
     """
-    tokenizer, shortened = _sampler(config).tokenizer, []
+    tokenizer, shortened = sampler(config).tokenizer, []
     for one in samples:
         if (one.completion_tokens or 0) > limit:
             kept = tokenizer(one.text or "", add_special_tokens=False).input_ids[:limit]
@@ -133,9 +119,7 @@ def limit_figure(
     """For each prompt, how many completions end within ``limit`` tokens, are cut, and are right (a dot)."""
     table = form_table({label: shorten(config, samples, limit) for label, samples in answers.items()}, problems)
     cut = table["cut by the limit"]
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, 2.0), layout="constrained")
-        axes = figure.subplots()
+    with canvas(WIDTH_IN, 2.0) as (figure, axes):
         places = range(len(table))
         axes.barh(places, table["completions"] - cut, color=RIGHT, alpha=0.35, label="ended")
         axes.barh(places, cut, left=table["completions"] - cut, color=WRONG, alpha=0.5, label="cut")
@@ -151,31 +135,25 @@ def limit_figure(
 
 def show_prompt(prompt: Prompt) -> HTML:
     """A prompt as text: in one piece, or message by message."""
-    parts = [("text", prompt)] if isinstance(prompt, str) else [(one["role"], one["content"]) for one in prompt]
-    return HTML("".join(f"<p><i>{escape(role)}</i></p>{preformatted(text)}" for role, text in parts))
+    return texts([("text", prompt)] if isinstance(prompt, str) else [(m["role"], m["content"]) for m in prompt])
 
 
 def show_completions(answers: Mapping[str, Sequence[Sample]], which: int = 0) -> HTML:
     """The completions of one problem under each prompt, as plain text, with the tokens and how each ended."""
-    blocks = []
-    for label, samples in answers.items():
-        one = samples[which]
-        end = {"stop": "ended by itself or by a stop string", "length": "cut by the limit"}
-        note = f"{one.completion_tokens} tokens, {end.get(one.finish_reason or '', 'end not recorded')}"
-        blocks.append(
-            f"<p style='margin-top: 1em'><b>{escape(label)}</b> ({escape(note)})</p>{preformatted(one.text or '')}"
+    end = {"stop": "ended by itself or by a stop string", "length": "cut by the limit"}
+    shown = [(label, samples[which]) for label, samples in answers.items()]
+    return texts(
+        (
+            f"{label} ({sample.completion_tokens} tokens, {end.get(sample.finish_reason or '', 'end not recorded')})",
+            sample.text,
         )
-    return HTML("".join(blocks))
+        for label, sample in shown
+    )
 
 
 def templated(config: RunConfig, prompt: Prompt) -> str:
     """The text that the model's own chat template makes of messages: what the model really sees."""
-    return _sampler(config).tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-
-
-@cache
-def _sampler(config: RunConfig) -> Sampler:
-    return open_sampler(config)
+    return sampler(config).tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
 
 
 def _folder(config: RunConfig, form: PromptFormat, chat: bool) -> Path:

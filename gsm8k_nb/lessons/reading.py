@@ -13,27 +13,19 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from gsm8k_nb.answers import RULES, extract, is_correct, judge
 from gsm8k_nb.answers.calculator import without_annotations
 from gsm8k_nb.lessons.labels import one_step_early
+from gsm8k_nb.lessons.show import DATA, canvas, texts
 from gsm8k_nb.lessons.stored import Pool
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.reporting.figures import RIGHT, STYLE, WIDTH_IN, WRONG
-from gsm8k_nb.reporting.html import escape, preformatted
+from gsm8k_nb.reporting.figures import RIGHT, WIDTH_IN, WRONG
 from gsm8k_nb.scoring import steps
 
 Extractor = Callable[[str], Decimal | None]
 SHOWN_RULES = ("strict", "lm_eval_flexible", "lm_eval_cot_strict", "simple_evals", "opencompass", "flexible")
-
-# Imagined systems: (share of problems that it solves, how it ends an answer). The better the skill, the freer the form.
-SYSTEMS = {
-    "Tidy": (0.70, "{work}\n#### {answer}"),
-    "Wordy": (0.80, "{work}\nThe answer is ${answer}."),
-    "Fancy": (0.90, "{work}\nFinal answer: $\\boxed{{{answer}}}$\n\nShall I explain any of the {steps} steps?"),
-}
 
 
 @dataclass(frozen=True)
@@ -45,21 +37,8 @@ class Case:
     wanted: Decimal | None
 
 
-TEN = (
-    Case("thousands", "3 boxes hold 3 * 400 = 1,200 screws.\n#### 1,200", Decimal(1200)),
-    Case("money", "4 tickets at $6.25 cost 4 * 6.25 = $25.00.\n#### $25.00", Decimal(25)),
-    Case("below zero", "It was 4 degrees and fell by 3 * 5 = 15. 4 - 15 = -11.\n#### -11", Decimal(-11)),
-    Case("LaTeX box", "\\[ \\frac{3}{4} \\times 24 = 18 \\]\n\nThe answer is $\\boxed{18}$.", Decimal(18)),
-    Case("bold and a unit", "5 bags with 7 apples are 35 apples.\n\n**Answer:** **35 apples**", Decimal(35)),
-    Case("the sum again", "She has 30 - 12 left. So the answer is 30 - 12 = 18.", Decimal(18)),
-    Case("a fraction", "He ate 1/4 and she ate 1/2, so 1/4 are left. The answer is 1/4.", Decimal("0.25")),
-    Case(
-        "question again",
-        "2 * 9 = 18.\n#### 18\n\nQuestion: A farmer has 7 cows and buys 5. How many are there?\nAnswer: 7 + 5 = 12.",
-        Decimal(18),
-    ),
-    Case("two candidates", "First I get 42. But 6 were broken, so the answer is 36 (not 42).", Decimal(36)),
-    Case("no answer", "To solve this, we read the problem again. There are 3 shelves with 40 books. We need", None),
+TEN = tuple(
+    Case(row["name"], row["text"], None if row["wanted"] is None else Decimal(row["wanted"])) for row in DATA["cases"]
 )
 
 
@@ -97,12 +76,7 @@ def cases_by_rule(rules: Sequence[str] = SHOWN_RULES, cases: Sequence[Case] = TE
 
 def show_cases(names: Sequence[str] = (), cases: Sequence[Case] = TEN) -> HTML:
     """The texts of the cases (or of those named), as they are."""
-    chosen = [case for case in cases if not names or case.name in names]
-    return HTML(
-        "".join(
-            f"<p style='margin-top: 1em'><b>{escape(case.name)}</b></p>{preformatted(case.text)}" for case in chosen
-        )
-    )
+    return texts((case.name, case.text) for case in cases if not names or case.name in names)
 
 
 def verdicts(pool: Pool, extractor: str | Extractor) -> np.ndarray:
@@ -134,7 +108,7 @@ def three_systems(problems: Sequence[Problem], seed: int = 0) -> dict[str, Pool]
     reads from the texts.
     """
     pools = {}
-    for name, (skill, ending) in SYSTEMS.items():
+    for name, (skill, ending) in ((name, facts.values()) for name, facts in DATA["systems"].items()):
         right = set(random.Random(f"{seed}/{name}").sample(range(len(problems)), round(skill * len(problems))))
         truth = np.array([[index in right] for index in range(len(problems))])
         given = [one.answer if index in right else one_step_early(one) for index, one in enumerate(problems)]
@@ -156,29 +130,19 @@ def _ended(problem: Problem, answer: Decimal, ending: str) -> str:
 
 def show_first(pools: Mapping[str, Pool], index: int = 0) -> HTML:
     """The first completion of one problem from each run or system."""
-    blocks = [
-        f"<p style='margin-top: 1em'><b>{escape(name)}</b></p>{preformatted(pool.samples[index][0].text or '')}"
-        for name, pool in pools.items()
-    ]
-    return HTML("".join(blocks))
-
-
-def disagreement_table(counts: Mapping[str, tuple[int, int]], first: str, second: str) -> pd.DataFrame:
-    """Counts of completions that only the first, or only the second, of two rules holds right: a row for each run."""
-    return pd.DataFrame.from_dict(counts, orient="index", columns=[first, second]).rename_axis("run")
+    return texts((name, pool.samples[index][0].text) for name, pool in pools.items())
 
 
 def show_disagreements(pool: Pool, a: str | Extractor, b: str | Extractor, n: int = 4) -> HTML:
     """The first ``n`` completions, of problems as different as can be, on which two rules give another verdict."""
     apart = verdicts(pool, a) != verdicts(pool, b)
-    places = [(int(row.argmax()), index) for index, row in enumerate(apart) if row.any()][:n]
-    blocks = []
-    for sample, index in places:
-        text, gold = pool.samples[index][sample].text or "", pool.golds[index]
+    titled = []
+    for index, row in [(index, row) for index, row in enumerate(apart) if row.any()][:n]:
+        sample = int(row.argmax())
+        text = pool.samples[index][sample].text or ""
         read = ", ".join(f"{name} {_plain(_read(rule, text))}" for name, rule in (("first reads", a), ("second", b)))
-        head = f"{pool.problems[index].id}, sample {sample}: {read}; gold {gold}"
-        blocks.append(f"<p>{escape(head)}</p>{preformatted(text)}")
-    return HTML("".join(blocks) or "<p>There are none: the two agree on every completion.</p>")
+        titled.append((f"{pool.problems[index].id}, sample {sample}: {read}; gold {pool.golds[index]}", text))
+    return texts(titled, "There are none: the two agree on every completion.")
 
 
 def share_read(pools: Mapping[str, Pool], rules: Mapping[str, str | Extractor]) -> pd.DataFrame:
@@ -201,9 +165,7 @@ def all_rules() -> dict[str, str]:
 def leaderboard_figure(table: pd.DataFrame) -> Figure:
     """The leaderboard as lines: one a run, a place on the axis for each rule; where lines cross, the order changes."""
     colors = dict(zip(table.index, (RIGHT, WRONG, "#009E73", "#CC79A7"), strict=False))
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.24 * len(table.columns)), layout="constrained")
-        axes = figure.subplots()
+    with canvas(WIDTH_IN, 0.6 + 0.24 * len(table.columns)) as (figure, axes):
         for name, row in table.iterrows():
             axes.plot(row, range(len(row)), "o-", color=colors.get(name), label=name, linewidth=1, clip_on=False)
         axes.set_yticks(range(len(table.columns)), table.columns)

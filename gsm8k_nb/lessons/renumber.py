@@ -26,6 +26,7 @@ from gsm8k_nb.answers import judge
 from gsm8k_nb.answers.calculator import annotations, evaluate
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.lessons.prompting import complete
+from gsm8k_nb.lessons.show import DATA, share
 from gsm8k_nb.prompts import prompt_for
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting.html import escape
@@ -37,25 +38,7 @@ FEW = 13  # a number below this that is used twice may be two quantities of one 
 FEWEST_CHANGED = 2
 TRIES = 1500
 
-# What a word of the question can put into a calculation. None of these numbers is ever changed.
-_WORDS = {
-    r"half|halves": ("0.5", "1.5", "2"),
-    r"twice|two|both|pair|double|couple|again": ("2",),
-    r"thirds?|three|triple": ("3", "2"),
-    r"quarters?|four": ("4", "3"),
-    r"fifths?|five": ("5", "2", "3", "4"),
-    r"sixths?|six": ("6", "5"),
-    r"sevenths?|seven|weeks?": ("7",),
-    r"eighths?|eight": ("8", "3", "5", "7"),
-    r"ninths?|nine": ("9", "8"),
-    r"tenths?|ten": ("10", "9"),
-    r"dozens?|months?|years?": ("12",),
-    r"hours?|minutes?|seconds?": ("60",),
-    r"days?": ("24",),
-    r"(kilo|milli|centi)?(grams?|lit(er|re)s?|met(er|re)s?|watts?)|km|kg|cm|mm|m|g|ml|l|tons?": ("100", "1000"),
-    r"(kilo|mega|giga)bytes?|[kmg]b": ("1000", "1024"),
-    r"cents?|dollars?": ("100",),
-}
+_WORDS: dict[str, list[str]] = DATA["words"]  # what a word of the question can put into a calculation
 
 
 @dataclass(frozen=True)
@@ -141,13 +124,10 @@ def simulate(n_problems: int, skill: float, memorised: float, seed: int = 0) -> 
     average: some problems are hard for it and some easy, a twin as much as its original (Beta(2 skill, 2 (1 - skill))).
     The numbers do not matter to its skill; to a real model's they may.
     """
-    for name, value in (("skill", skill), ("memorised", memorised)):
-        if not 0 <= value <= 1:
-            raise ValueError(f"{name} is a share and must be in 0..1, got {value}")
     rng = np.random.default_rng(seed)
-    inside = min(max(skill, 0.001), 0.999)
+    inside = np.clip(share("skill", skill), 0.001, 0.999)
     chances = rng.beta(2 * inside, 2 * (1 - inside), size=n_problems)
-    known = rng.random(n_problems) < memorised
+    known = rng.random(n_problems) < share("memorised", memorised)
     original = known | (rng.random(n_problems) < chances)
     return original.astype(int), (rng.random(n_problems) < chances).astype(int)
 

@@ -22,9 +22,9 @@ from IPython.display import HTML
 from gsm8k_nb import data
 from gsm8k_nb.answers import judge
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.lessons.show import texts
 from gsm8k_nb.places import find_path
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.reporting.html import preformatted
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import open_sampler
 
@@ -91,39 +91,34 @@ def table(pools: dict[str, Pool]) -> pd.DataFrame:
 
 def votes(pool: Pool, index: int) -> pd.DataFrame:
     """The answers to one problem with the number of samples that gave each, the commonest first."""
-    gold = pool.golds[index]
-    counts = Counter("no answer" if answer is None else f"{answer:f}" for answer in pool.answers[index])
-    right = Counter(
-        "no answer" if answer is None else f"{answer:f}"
-        for answer, correct in zip(pool.answers[index], pool.correct[index], strict=True)
-        if correct
-    )
+    answers = ["no answer" if answer is None else f"{answer:f}" for answer in pool.answers[index]]
+    right = {answer for answer, correct in zip(answers, pool.correct[index], strict=True) if correct}
     rows = [
         {"answer": answer, "samples": n, "right": "yes" if answer in right else ""}
-        for answer, n in counts.most_common()
+        for answer, n in Counter(answers).most_common()
     ]
-    return pd.DataFrame(rows).set_index("answer").rename_axis(f"answer (gold: {gold})")
+    return pd.DataFrame(rows).set_index("answer").rename_axis(f"answer (gold: {pool.golds[index]})")
 
 
 def show_samples(pool: Pool, index: int, n: int = 4) -> HTML:
     """One question and its first ``n`` completions, as plain text."""
-    return HTML(_question(pool, index) + "".join(_completion(pool, index, sample) for sample in range(n)))
+    return texts([_question(pool, index), *(_completion(pool, index, sample) for sample in range(n))])
 
 
 def show_right(pool: Pool, n: int = 4) -> HTML:
     """The first ``n`` right completions of the pool, one a problem, each below its question."""
-    rows = np.flatnonzero(pool.correct.any(axis=1))[:n]
-    blocks = [_question(pool, row) + _completion(pool, row, int(pool.correct[row].argmax())) for row in rows]
-    return HTML("".join(blocks) or "<p>No sample of this run is right.</p>")
+    rows = [(int(row), int(pool.correct[row].argmax())) for row in np.flatnonzero(pool.correct.any(axis=1))[:n]]
+    titled = [part for row, sample in rows for part in (_question(pool, row), _completion(pool, row, sample))]
+    return texts(titled, "No sample of this run is right.")
 
 
-def _question(pool: Pool, index: int) -> str:
-    return (
-        f"<p><b>Problem {index}</b>, gold answer {pool.golds[index]}:</p>{preformatted(pool.problems[index].question)}"
-    )
+def _question(pool: Pool, index: int) -> tuple[str, str]:
+    return f"Problem {index}, gold answer {pool.golds[index]}", pool.problems[index].question
 
 
-def _completion(pool: Pool, index: int, sample: int) -> str:
-    answer = pool.answers[index][sample]
-    read = "no answer" if answer is None else f"answer {answer:f}"
-    return f"<p><i>Sample {sample}, {read}:</i></p>{preformatted(pool.samples[index][sample].text or '')}"
+def _completion(pool: Pool, index: int, sample: int) -> tuple[str, str | None]:
+    return f"Sample {sample}, {_read(pool.answers[index][sample])}", pool.samples[index][sample].text
+
+
+def _read(answer: Decimal | None) -> str:
+    return "no answer" if answer is None else f"answer {answer:f}"

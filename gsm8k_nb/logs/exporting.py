@@ -23,6 +23,7 @@ from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import HUB_ID
 from gsm8k_nb.logs.log import LogError
+from gsm8k_nb.protocol import made_by
 from gsm8k_nb.runs import Run
 from gsm8k_nb.scoring import DEFAULT_RULES
 from gsm8k_nb.summary import Results
@@ -91,7 +92,7 @@ def _results(folder: Path) -> Results:
     if not values:
         raise LogError(f"{folder}: is no run folder, it has no config.json")
     config = RunConfig.checked({name: values[name] for name in RunConfig.model_fields if name in values})
-    return summary.summarise(run, config)
+    return summary.read_results(run, config)
 
 
 def _rules(results: Results, asked: Sequence[str]) -> list[str]:
@@ -117,7 +118,7 @@ def _name(results: Results, identity: str, rules: list[str]) -> str:
 def _record(results: Results, collection: str, identity: str) -> dict[str, Any]:
     """What is said of the run as a whole. A model of a folder or file here is named by its identity alone."""
     now, when = str(int(time.time())), _sampled_at(results)
-    _, made, inputs = summary.made_by(results.config, results.inputs)
+    _, made, inputs = made_by(results.config, results.inputs)
     local = made.sampler in ("transformers", "vllm", "ray")
     engine = made.ray_engine if made.sampler == "ray" else made.sampler
     path_like = (
@@ -142,7 +143,7 @@ def _record(results: Results, collection: str, identity: str) -> dict[str, Any]:
         "eval_library": {
             "name": "gsm8k_nb",
             "version": __version__,
-            "additional_details": _texts({"completions_from": inputs.get("log")}),
+            "additional_details": _texts({"completions_from": inputs.log}),
         },
         "model_info": model | ({"inference_engine": {"name": engine}} if local else {}),
     }
@@ -150,9 +151,9 @@ def _record(results: Results, collection: str, identity: str) -> dict[str, Any]:
 
 def _sampled_at(results: Results) -> str | None:
     """When the texts were made: by the log they were imported from, or by the run's own sessions; a replay's is not."""
-    label, made, inputs = summary.made_by(results.config, results.inputs)
-    if inputs.get("log"):
-        return inputs["log"].get("time")
+    label, made, inputs = made_by(results.config, results.inputs)
+    if inputs.log:
+        return inputs.log.get("time")
     if results.config.sampler == "replay":
         return None
     times = [

@@ -25,7 +25,7 @@ from gsm8k_nb.logs.aligning import Aligned, align, other_golds
 from gsm8k_nb.logs.log import Log, LogError
 from gsm8k_nb.logs.reading import read_log
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.runs import Run
+from gsm8k_nb.runs import Inputs, Run
 from gsm8k_nb.sampling import manifest
 
 _IN_CONFIG = ("temperature", "top_p", "top_k", "max_new_tokens")  # stated fields that are also parameters of ours
@@ -178,12 +178,12 @@ def _write(
     made = {name: getattr(log, name) for name in ("tool", "version", "task", "model", "time", "packages")}
     made["source"] = file.name
     facts = {name: log.stated[name] for name in ("chat", "exemplars_as", "stop") if name in log.stated}
-    run.start(config, {"log_sha256": digest, "log": made, "stated": log.stated, **facts})
+    run.start(config, Inputs(log_sha256=digest, log=made, stated=log.stated, **facts))
     with run.writing():
         before = run.journal().samples
         run.append(sample for sample in samples if (sample.problem_id, sample.sample_index) not in before)
     engine = {"engine": "import", "source_sha256": digest, "column": config.replay_column, "stated": log.stated}
-    sampling.write_manifest(run, "sampled", started, engine | made)
+    manifest.Session(run, {}).write("sampled", engine | made)
     written = run.read_json("manifest.json")
     imported = {"on": started, "environment": written["environment"]}
     run.write_json("manifest.json", written | {"imported": imported, "environment": {}, "sessions": []})

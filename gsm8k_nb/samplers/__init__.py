@@ -6,15 +6,20 @@
 """
 
 import hashlib
+import threading
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 from gsm8k_nb.answers.passages import without_reasoning
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import ENGINES
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.samplers.fingerprint import model_fingerprint as model_fingerprint
+
+PATIENCE = 10  # seconds of loading before it is told of
 
 
 class SamplerError(RuntimeError):
@@ -66,23 +71,15 @@ def sample_seed(seed: int, request: Request) -> int:
 
 
 def open_sampler(config: RunConfig) -> Sampler:
-    """The engine that the parameters name, its model loaded. SamplerError says what to change where it cannot be."""
-    if config.sampler == "replay":
-        from gsm8k_nb.samplers.replay import ReplaySampler
+    """The engine that the parameters name, its model loaded. SamplerError says what to change where it cannot be.
 
-        return ReplaySampler(config)
-    if config.sampler == "openai":
-        from gsm8k_nb.samplers.openai import OpenAISampler
-
-        return OpenAISampler(config)
-    if config.sampler == "vllm":
-        from gsm8k_nb.samplers.vllm import VLLMSampler
-
-        return VLLMSampler(config)
-    if config.sampler == "ray":
-        from gsm8k_nb.samplers.ray import RaySampler
-
-        return RaySampler(config)
-    from gsm8k_nb.samplers.transformers import TransformersSampler
-
-    return TransformersSampler(config)
+    Loading that takes long is told of: a large model, a GGUF file that is converted, a hub that does not answer.
+    """
+    module, name = ENGINES[config.sampler].place.split(":")
+    told = threading.Timer(PATIENCE, print, [f"{config.model} is being loaded; the first time can take minutes."])
+    told.daemon = True
+    told.start()
+    try:
+        return getattr(import_module(f"{__name__}.{module}"), name)(config)
+    finally:
+        told.cancel()

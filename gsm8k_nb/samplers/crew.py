@@ -9,7 +9,6 @@ Only the thread of the consumer touches the iterable.
 import asyncio
 import ssl
 import threading
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -55,14 +54,11 @@ class Crew:
                 self.loop.call_soon_threadsafe(self._start, group)
         return True
 
-    def collect(self, batch: list[Sample], until: float) -> None:
-        """Wait for something to arrive, or until the time of ``until``, and add all there is to ``batch``."""
-        if self.out and self.news.wait(max(until - time.monotonic(), 0.001)):
-            self.news.clear()
-            self.drain(batch)
-
-    def drain(self, batch: list[Sample]) -> None:
-        """Add to ``batch`` what has arrived, without waiting. An error that has arrived is raised."""
+    def collect(self, batch: list[Sample], seconds: float = 0.0) -> None:
+        """Add to ``batch`` what arrives, waiting so long for the first of it. An error that has arrived is raised."""
+        if self.out and seconds > 0:
+            self.news.wait(seconds)
+        self.news.clear()
         while self.arrived:
             made = self.arrived[0]
             if isinstance(made, SamplerError):  # without the other thread's frames, where headers are

@@ -1,7 +1,7 @@
 """What a model is made of, as a few digests: weights that were overwritten or a tokenizer exchanged show in them.
 
 >>> model_fingerprint(RunConfig(model="checkpoints/final"))
-{'config': '0c1f...', 'tokenizer': '77ab...', 'weights': '91d0...'}
+{'chat_template': '5d2a...', 'config': '0c1f...', 'tokenizer': '77ab...', 'weights': '91d0...'}
 
 Nothing is loaded, and no time of a file counts, only its content. Weights of up to ``READ_WHOLE`` bytes are read whole.
 Of larger ones the sizes, the headers, the start of each tensor (safetensors) and ``PIECES`` pieces spread over all the
@@ -19,20 +19,23 @@ from typing import Any, BinaryIO
 
 from gsm8k_nb import places
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.places import AssetError, asset_path, find_path
 
 READ_WHOLE = 512 << 20  # bytes of weights: less than a second
 PIECES = 4096
 PIECE = 4096  # bytes
 LONGEST_HEADER = 100 << 20  # bytes, safetensors' own bound
+LONGEST_SETTINGS = 1 << 20  # bytes of a JSON file that is read as settings
 PACKAGE = "package:"
-_WEIGHTS = re.compile(r".*\.safetensors|(pytorch_)?model.*\.bin|.*\.index\.json")
-_ADAPTER = re.compile(r"adapter_.*")
-_TOKENIZER = re.compile(
-    r"tokenizer.*|special_tokens_map\.json|added_tokens\.json|vocab\..*|merges\.txt|tekken\.json|.*\.model"
-)
-_TEMPLATE = re.compile(r"chat_template\.(jinja|json)")
-_NOTES = ("transformers_version", "_name_or_path", "name_or_path")  # in files of settings: who saved them, and where
+PARTS = {  # what the files of a folder belong to
+    "adapter": re.compile(r"adapter_.*"),
+    "weights": re.compile(r".*\.safetensors|(pytorch_)?model.*\.bin|.*\.index\.json"),
+    "chat_template": re.compile(r"chat_template\.(jinja|json)"),
+    "tokenizer": re.compile(
+        r"tokenizer.*|special_tokens_map\.json|added_tokens\.json|vocab\..*|merges\.txt|tekken\.json|.*\.model"
+    ),
+    "config": re.compile(r"config\.json"),
+}
+NOTES = ("transformers_version", "_name_or_path", "name_or_path")  # in settings: who saved them, and where
 
 
 def model_fingerprint(config: RunConfig) -> dict[str, str] | None:
@@ -49,67 +52,74 @@ def model_fingerprint(config: RunConfig) -> dict[str, str] | None:
         return server_fingerprint(config)
     try:
         path = local_model(config.model)
-        return file_fingerprint(path) if path else _hub_commit(config.model, config.revision)
-    except (OSError, AssetError):
+        if path is None:
+            commit = places.commit(config.model, config.revision)
+            return {"commit": commit} if commit else None
+        return {"weights": _weights([path], named=False)} if path.is_file() else _folder(path)
+    except (OSError, ValueError):  # not there, not installed, no name that a file can have
         return None
 
 
 def local_model(model: str) -> Path | None:
-    """The folder or file here that ``model`` names, or None for a hub id. FileNotFoundError, AssetError: not there.
+    """The folder or file here that ``model`` names, or None for what may be a hub id. A folder goes before the hub.
 
-    A folder here or in the repository goes before the hub.
+    FileNotFoundError where it is neither, AssetError where its package is not installed.
     """
     if model.startswith(PACKAGE):
         package, _, inside = model.removeprefix(PACKAGE).partition("/")
-        return asset_path(package, f"{package}/{inside}")
+        return places.asset_path(package, f"{package}/{inside}")
     try:
-        return find_path(model, "model")
+        return places.find_path(model, "model")
     except FileNotFoundError:
-        if is_hub_id(model):
+        if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", model) and not model.endswith(".gguf"):
             return None
         raise
-
-
-def is_hub_id(model: str) -> bool:
-    """Whether a name may be one on the hub: ``owner/name`` or ``name``, no path and no file."""
-    return bool(re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", model)) and not model.endswith(".gguf")
-
-
-def file_fingerprint(path: Path) -> dict[str, str]:
-    """Digests by part of a model's folder, or of its one file."""
-    if path.is_file():
-        return {"weights": _weights([path], named=False)}
-    files = sorted(file for file in path.iterdir() if file.is_file())
-    templates = sorted(path.glob("additional_chat_templates/*.jinja"))
-    settings = {
-        file.name: _settings(file) for file in files if file.suffix == ".json" and file.stat().st_size < 1 << 20
-    }
-    template = [settings.get("tokenizer_config.json", {}).pop("chat_template", None)]
-    end_tokens = settings.pop("generation_config.json", {}).get("eos_token_id")  # of that file nothing else is used
-    parts = {
-        "weights": _weights(
-            [file for file in files if _WEIGHTS.fullmatch(file.name) and not _ADAPTER.match(file.name)]
-        ),
-        "config": _digest([_json(settings.get("config.json")), _json(end_tokens)]),
-        "tokenizer": _digest(_contents(file, settings) for file in files if _TOKENIZER.fullmatch(file.name)),
-        "chat_template": _digest(
-            [_json(template), *(_contents(file, {}) for file in files if _TEMPLATE.fullmatch(file.name))]
-            + [_contents(file, {}) for file in templates]
-        ),
-    }
-    adapter = [file for file in files if _ADAPTER.match(file.name)]
-    if adapter:
-        parts["adapter"] = _weights(adapter)
-        base = settings.get("adapter_config.json", {}).get("base_model_name_or_path")
-        if isinstance(base, str) and Path(base).is_dir() and Path(base).resolve() != path.resolve():
-            parts |= {f"base_{name}": digest for name, digest in file_fingerprint(Path(base)).items()}
-    return parts
 
 
 def sha256_of(file: Path) -> str:
     """The sha256 of a file's whole content."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _folder(folder: Path) -> dict[str, str]:
+    """Digests of a folder by part. Of generation_config.json the end tokens count, all else in it is never used."""
+    files: dict[str, list[Path]] = {part: [] for part in PARTS}
+    for file in sorted(file for file in folder.iterdir() if file.is_file()):
+        part = next((part for part, names in PARTS.items() if names.fullmatch(file.name)), None)
+        if part:
+            files[part].append(file)
+    tokenizer = _settings(folder / "tokenizer_config.json")
+    template = tokenizer.pop("chat_template", None)
+    ends = _settings(folder / "generation_config.json").get("eos_token_id")
+    templates = files["chat_template"] + sorted(folder.glob("additional_chat_templates/*.jinja"))
+    parts = {
+        "weights": _weights(files["weights"]),
+        "config": _digest([_settings(folder / "config.json"), ends]),
+        "chat_template": _digest([template, *((file.name, sha256_of(file)) for file in templates)]),
+        "tokenizer": _digest(
+            [tokenizer]
+            + [(file.name, sha256_of(file)) for file in files["tokenizer"] if file.name != "tokenizer_config.json"]
+        ),
+    }
+    if files["adapter"]:
+        base = _settings(folder / "adapter_config.json").get("base_model_name_or_path")
+        parts["adapter"] = _weights(files["adapter"])
+        if isinstance(base, str) and Path(base).is_dir() and Path(base).resolve() != folder.resolve():
+            parts |= {f"base_{name}": digest for name, digest in _folder(Path(base)).items()}
+    return parts
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    """A JSON file as a mapping without notes on who saved it; where it is none, its digest under an empty name."""
+    try:
+        if file.stat().st_size > LONGEST_SETTINGS:
+            raise ValueError("too long to be settings")
+        return {name: value for name, value in json.loads(file.read_bytes()).items() if name not in NOTES}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, RecursionError):  # damaged, or no mapping
+        return {"": sha256_of(file)}
 
 
 def _weights(files: list[Path], *, named: bool = True) -> str:
@@ -119,10 +129,10 @@ def _weights(files: list[Path], *, named: bool = True) -> str:
     digest = hashlib.sha256()
     for file, size in zip(files, sizes, strict=True):
         digest.update(f"{file.name if named else ''}/{size}/".encode())
+        if not stride:
+            digest.update(sha256_of(file).encode())
+            continue
         with file.open("rb") as stream:
-            if not stride:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
-                continue
             for start, length in _pieces(stream, file.suffix, size, stride):
                 stream.seek(start)
                 digest.update(stream.read(length))
@@ -132,56 +142,17 @@ def _weights(files: list[Path], *, named: bool = True) -> str:
 def _pieces(stream: BinaryIO, suffix: str, size: int, stride: int) -> Iterator[tuple[int, int]]:
     """Start and length of what is read of a large file: its first and last piece, one in each ``stride`` at a place
     that its size alone decides, and of safetensors the header and the start of each tensor."""
-    yield 0, PIECE
-    yield max(size - PIECE, 0), PIECE
+    length = int.from_bytes(stream.read(8), "little")
+    header = stream.read(length) if suffix == ".safetensors" and length <= min(size, LONGEST_HEADER) else b""
     drawn = random.Random(size)
+    yield from ((0, PIECE), (max(size - PIECE, 0), PIECE), (8, len(header)))
     yield from ((start + drawn.randrange(stride - PIECE), PIECE) for start in range(0, size, stride))
-    if suffix == ".safetensors":
-        stream.seek(0)
-        length = int.from_bytes(stream.read(8), "little")
-        if length <= min(size, LONGEST_HEADER):  # else the file is damaged, and will not load
-            header = stream.read(length)
-            yield 8, length
-            yield from ((8 + length + start, PIECE) for start in _tensor_starts(header))
-
-
-def _tensor_starts(header: bytes) -> list[int]:
     try:
-        tensors = json.loads(header)
-        return sorted(tensor["data_offsets"][0] for name, tensor in tensors.items() if name != "__metadata__")
+        tensors = [tensor for name, tensor in json.loads(header).items() if name != "__metadata__"]
+        yield from ((8 + length + int(tensor["data_offsets"][0]), PIECE) for tensor in tensors)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return []
+        return  # damaged, and will not load
 
 
-def _settings(file: Path) -> dict[str, Any]:
-    """A small JSON file as a mapping without notes on who saved it; its text under one name where it is none."""
-    text = file.read_text(encoding="utf-8", errors="replace")
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        values = text
-    return {k: v for k, v in values.items() if k not in _NOTES} if isinstance(values, dict) else {"": values}
-
-
-def _contents(file: Path, settings: dict[str, dict[str, Any]]) -> bytes:
-    found = settings.get(file.name)
-    return file.name.encode() + (sha256_of(file).encode() if found is None else _json(found))
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True).encode()
-
-
-def _digest(parts: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8) + part)
-    return digest.hexdigest()
-
-
-def _hub_commit(model: str, revision: str | None) -> dict[str, str] | None:
-    """The commit that a hub id and revision stand for: asked of the hub where it answers, else that of the cache."""
-    if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
-        return {"commit": revision}
-    commit = places.commit(model, revision)
-    return {"commit": commit} if commit else None
+def _digest(parts: Iterable[Any]) -> str:
+    return hashlib.sha256(json.dumps(list(parts), sort_keys=True).encode()).hexdigest()

@@ -1,7 +1,6 @@
 """Loading a model and its tokenizer for the local engines; GGUF files are converted once and cached."""
 
 import hashlib
-import json
 import shutil
 from difflib import get_close_matches
 from importlib import metadata
@@ -15,13 +14,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from gsm8k_nb import places
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.places import AssetError
 from gsm8k_nb.samplers import SamplerError
 from gsm8k_nb.samplers.fingerprint import local_model, sha256_of
 from gsm8k_nb.texts import one_line
-
-LARGE_GGUF = 500 << 20  # bytes, of which it is told that conversion takes time
-SIZES = "converted.json"  # in a converted model's folder: its other files and their sizes
 
 
 def load_model(config: RunConfig) -> tuple[Any, Any]:
@@ -30,26 +25,25 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     device = choose_device(config.device)
     dtype = choose_dtype(config.dtype, device)
     source, revision = model_source(config.model, config.revision)
-    options = {"revision": revision, "trust_remote_code": False}
+    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        model = loaded.to(device).eval()
     except Exception as error:  # damaged files raise what their readers raise: SafetensorError, plain Exception, ...
         raise SamplerError(loading_failed(config.model, source, error)) from error
     if tokenizer.eos_token_id is None and model.generation_config.eos_token_id is None:
         raise SamplerError(f"model: {config.model!r} names no end-of-text token, so its completions could not end")
-    return model.to(device).eval(), tokenizer
+    return model, tokenizer
 
 
 def choose_device(name: str) -> torch.device:
     """``auto`` is cuda, then mps, then cpu. A named device that is not there is an error that says so."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        return torch.device(next(kind for kind, available in there.items() if available))
     device = torch.device(name)
-    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
-    if not there[device.type]() or (device.index or 0) >= max(torch.cuda.device_count(), 1):
+    if not there[device.type] or (device.index or 0) >= max(torch.cuda.device_count(), 1):
         raise SamplerError(f"device: {name!r} is not available here; use device: auto or cpu")
     return device
 
@@ -60,11 +54,9 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
         return getattr(torch, name)
     if device.type == "cuda":
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
-    elif device.type == "cpu":
-        capabilities = torch.cpu.get_capabilities()
-        fast = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
     else:
-        fast = False
+        capabilities: Any = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+        fast = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
     return torch.bfloat16 if fast else torch.float32
 
 
@@ -72,23 +64,20 @@ def model_source(model: str, revision: str | None) -> tuple[str, str | None]:
     """What ``from_pretrained`` takes: a folder here, or a hub id with its revision."""
     try:
         path = local_model(model)
+        if path is None:
+            places.reachable()
+            return model, revision
+        if path.is_dir():
+            return str(path), None
+        if path.suffix == ".gguf":
+            return str(converted_gguf(path)), None
+        raise SamplerError(f"model: {model!r} is no folder, and of files only a .gguf file holds a model")
     except FileNotFoundError as error:
         raise SamplerError(f"{error}{_alike(model)}") from None
-    except (OSError, ValueError, AssetError) as error:  # a name that no file can have; an asset that is not installed
-        raise SamplerError(f"model: {model[:200]!r} cannot be found: {one_line(error)}") from None
-    if path is None:
-        places.reachable()
-        return model, revision
-    if path.is_dir():
-        return str(path), None
-    if not path.is_file() or path.suffix != ".gguf":
-        raise SamplerError(f"model: {model!r} is no folder, and of files only a .gguf file holds a model")
-    try:
-        return str(converted_gguf(path)), None
     except SamplerError:
         raise
-    except Exception as error:  # a damaged file raises what its readers raise; a full disk OSError
-        raise SamplerError(f"model: {model!r} could not be converted from GGUF: {one_line(error, 300)}") from error
+    except Exception as error:  # a damaged file raises what its readers raise; a name that no file can have ValueError
+        raise SamplerError(f"model: {model[:200]!r} cannot be read: {one_line(error, 300)}") from error
 
 
 def _alike(model: str) -> str:
@@ -105,48 +94,29 @@ def _alike(model: str) -> str:
 def converted_gguf(file: Path) -> Path:
     """The folder of a GGUF file's model in transformers' own format, converted once (float32) and cached.
 
-    The cache's key is the file's whole content and what converts
-    it, so two files never share a conversion; one that is not whole, as a full disk leaves it, is made anew.
+    The key is the file's whole content and what converts it, so two files never share a conversion. A folder under its
+    name is whole: it is written beside its place and moved there.
     """
     digest = sha256_of(file)
     key = hashlib.sha256(f"{digest}/{transformers.__version__}/{metadata.version('gguf')}".encode()).hexdigest()
-    root = places.cache_folder() / "gguf"
-    folder = root / f"{file.stem}-{key[:16]}"
-    root.mkdir(parents=True, exist_ok=True)
+    folder = places.cache_folder() / "gguf" / f"{file.stem}-{key[:16]}"
+    unfinished = folder.with_name(f".unfinished-{folder.name}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        if not _is_whole(folder):
-            if file.stat().st_size > LARGE_GGUF:
-                print(f"{file.name} is converted for transformers, once; this takes minutes", flush=True)
-            _convert_gguf(file, folder, digest)
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
+        if folder.exists():
+            return folder
+        try:
+            _convert_gguf(file, unfinished)
+            if sha256_of(file) != digest:
+                raise SamplerError(f"model: {file} was written to while it was read; try again once it is whole")
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether every file that was converted is there with the size it was written with."""
-    try:
-        sizes = json.loads((folder / SIZES).read_text())
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError):
-        return False
-
-
-def _convert_gguf(file: Path, folder: Path, digest: str) -> None:
-    """Write ``folder`` beside its place, then move it there. The caller holds the lock."""
-    unfinished = folder.with_name(f".unfinished-{folder.name}")
-    for leftover in (unfinished, folder):  # of a process that was killed, and one that is not whole
-        shutil.rmtree(leftover, ignore_errors=True)
-    try:
-        _write_converted(file, unfinished)
-        sizes = {str(part.relative_to(unfinished)): part.stat().st_size for part in unfinished.rglob("*")}
-        (unfinished / SIZES).write_text(json.dumps(sizes))
-        if sha256_of(file) != digest:
-            raise SamplerError(f"model: {file} was written to while it was read; try again once it is whole")
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _write_converted(file: Path, folder: Path) -> None:
+def _convert_gguf(file: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
     loaded = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
     # A model loaded from GGUF refuses save_pretrained; a fresh one of the same config, given its weights, does not.
@@ -161,7 +131,9 @@ def _write_converted(file: Path, folder: Path) -> None:
 def loading_failed(model: str, source: str, error: Exception) -> str:
     """One sentence for a model that could not be loaded, with the next step in it."""
     text = str(error).lower()
-    if "gated" in text or "401" in text or "403" in text:
+    if "out of memory" in text or "not enough memory" in text or isinstance(error, MemoryError):
+        step = "memory ran out: choose a smaller model, dtype: bfloat16, or a device with more memory"
+    elif "gated" in text or "401" in text or "403" in text:
         step = "it needs a login: accept its licence on its page, then run 'hf auth login'"
     elif Path(source).is_dir():
         lacking = [name for name in ("config.json", "tokenizer_config.json") if not (Path(source) / name).exists()]

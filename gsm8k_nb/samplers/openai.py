@@ -4,9 +4,9 @@
 >>> for batch in OpenAISampler(config).sample(requests, stop=()):
 ...     run.append(batch)             # list[Sample] twice a second, in the order in which they end
 
-The SDK sends (over aiohttp, its fastest transport), without its
-typed layer: converting an 8-shot prompt there takes longer than all the rest. It would retry most failures, but not a
-truncated body nor an answer without choices, so retries are made here, in one place.
+The SDK sends, over aiohttp, its fastest transport, and without its typed layer: converting an 8-shot prompt there takes
+longer than all the rest. It would retry most failures, but not a truncated body nor an answer without choices, so
+retries are made here, in one place.
 """
 
 import asyncio
@@ -73,10 +73,10 @@ class OpenAISampler:
         try:
             while more or crew.out:
                 more = more and crew.take(groups, self.most_choices)
-                crew.collect(batch, due)
+                crew.collect(batch, due - time.monotonic())
                 late = time.monotonic() >= due
                 if batch and (late or not (more or crew.out)):
-                    ready, batch = batch, []  # no call before the yield, see ``drain``
+                    ready, batch = batch, []  # no call before the yield, see ``collect``
                     yield ready
                 if late:
                     due = time.monotonic() + HAND_ON_SECONDS
@@ -85,7 +85,7 @@ class OpenAISampler:
         except BaseException:  # Ctrl-C too: these are paid for
             crew.stop()
             with suppress(Exception):  # one error at a time
-                crew.drain(batch)
+                crew.collect(batch)
             if batch:
                 yield batch
             raise
@@ -207,7 +207,8 @@ class OpenAISampler:
         if "n" not in body:
             return
         self.gave_several |= len(reply.choices) > 1
-        self.counts["fewer choices"] += len(reply.choices) < body["n"]
+        if len(reply.choices) < body["n"]:
+            self.counts["fewer choices"] += 1
         if reply.counts_one:
             self._drop("n", "with it the server counts the tokens of one choice only")
         elif not self.gave_several:
@@ -226,11 +227,8 @@ class OpenAISampler:
     def _check_patience(self, failure: Failure, tries: int) -> None:
         """SamplerError where going on would be in vain."""
         where = f"{self.url} (base_url)"
-        if (
-            failure.kind == "no connection"
-            and not self.reached
-            and tries >= min(CONNECT_TRIES, self.config.max_retries + 1)
-        ):
+        never = failure.kind == "no connection" and not self.reached
+        if never and tries >= min(CONNECT_TRIES, self.config.max_retries + 1):
             raise SamplerError(f"no server answers at {where}: {failure}\nStart the server, or correct base_url.")
         if (failure.retry_after or 0) > LONGEST_RETRY_AFTER:
             wait = f"{failure.retry_after:.0f} seconds ({failure})"
@@ -260,9 +258,8 @@ class OpenAISampler:
         return refusals.redacted(text, self.key.get_secret_value())
 
     def clean(self, text: str) -> str:
-        """A model's text without the key. A short one is no secret, and may be a word of the text."""
-        key = self.key.get_secret_value()
-        return text if len(key) < 8 else text.replace(key, "[hidden]")
+        """A model's text without the key."""
+        return refusals.without_key(text, self.key.get_secret_value())
 
 
 def _pause(tries: int, asked: float | None) -> float:

@@ -13,7 +13,6 @@ folder it was read from, or the one that ``protocol_label`` states; it never bor
 
 import gzip
 import hashlib
-import json
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,8 +22,8 @@ from typing import IO, Any
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import STORES, find_path
-from gsm8k_nb.records import Sample, from_row
-from gsm8k_nb.runs import Run
+from gsm8k_nb.records import Sample, from_row, parse_json
+from gsm8k_nb.runs import Run, without_check
 from gsm8k_nb.samplers import Request, SamplerError
 from gsm8k_nb.texts import one_line
 
@@ -44,17 +43,19 @@ class ReplaySampler:
         self.path, self.column = _store(path), config.replay_column
         try:
             self.sha256 = _sha256(self.path)
-            rows = _rows(self.path)
-            first = next(rows, (0, {}))[1]
+            # The configuration of the run folder that the samples lie in, or None where they lie alone.
+            self.source_config = Run(self.path.parent).read_json("config.json") or None
+            run_id = str((self.source_config or {}).get("run_id", ""))
+            first = next(_rows(self.path, run_id), (0, {}))[1]
             self.by_question = "question" in first
-            self.samples, self.repeated = _samples(self.path, first if self.by_question else None, self.column)
+            self.source_config = None if self.by_question else self.source_config
+            released = first if self.by_question else None
+            self.samples, self.repeated = _samples(self.path, run_id, released, self.column)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             read = "decompressed" if self.path.suffix.lower() in _OPENERS else "read"
             raise SamplerError(
                 f"replay_path: {self.path.name} cannot be {read} ({one_line(error)}): fetch it again"
             ) from None
-        # The configuration of the run folder that the samples lie in, or None where they lie alone.
-        self.source_config = None if self.by_question else Run(self.path.parent).read_json("config.json") or None
         if config.protocol_label is None and self.source_config is None:
             raise SamplerError(
                 f"protocol_label: {self.path.name} does not say how its completions were made; state it, "
@@ -122,8 +123,8 @@ def _sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The file's JSON objects with their line numbers; SamplerError names a line that is none."""
+def _rows(file: Path, run_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The file's JSON objects with their line numbers; SamplerError names a line that is none, or was changed."""
     with _open(file) as stream:
         for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
             if len(line) == LONGEST_LINE:
@@ -131,8 +132,8 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line.decode("utf-8-sig", errors="replace"))
-            except (ValueError, RecursionError) as error:
+                row = parse_json(without_check(line.decode("utf-8-sig", errors="replace"), run_id))
+            except ValueError as error:
                 raise SamplerError(f"{file.name}, line {number}: not valid JSON ({one_line(error)})") from None
             if not isinstance(row, dict):
                 raise SamplerError(f"{file.name}, line {number}: must be a JSON object, got {type(row).__name__}")
@@ -140,7 +141,7 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _samples(
-    file: Path, released: dict[str, Any] | None, column: str | None
+    file: Path, run_id: str, released: dict[str, Any] | None, column: str | None
 ) -> tuple[dict[tuple[str, int], Sample], int]:
     """Samples by (problem id or question, sample index), and how many rows a later one of the same key replaced.
 
@@ -152,7 +153,7 @@ def _samples(
         raise SamplerError(f"replay_column: {file.name} has the columns {', '.join(columns)}; got {column!r}")
     samples: dict[tuple[str, int], Sample] = {}
     rows = 0
-    for number, row in _rows(file):
+    for number, row in _rows(file, run_id):
         try:
             if released is not None:
                 row = {"problem_id": row["question"], "sample_index": 0, "text": row[column]["solution"]}

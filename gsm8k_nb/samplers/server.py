@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.samplers import SamplerError
+from gsm8k_nb.samplers.refusals import without_key
 
 OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "no-key"  # what a local server gets that asks for none
@@ -69,4 +70,5 @@ def server_fingerprint(config: RunConfig) -> dict[str, str] | None:
         facts |= {name: str(meta[name]) for name in ("n_params", "size", "n_vocab", "n_embd") if name in meta}
     if entry.get("owned_by") == "library":
         facts["created"] = str(entry.get("created"))
-    return {name: value for name, value in facts.items() if value != config.model} or None
+    key = read_key(config).get_secret_value()
+    return {name: without_key(value, key) for name, value in facts.items() if value != config.model} or None

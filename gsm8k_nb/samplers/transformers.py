@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
+from transformers import GenerationConfig
 
 from gsm8k_nb.answers.passages import without_reasoning
 from gsm8k_nb.config import RunConfig
@@ -65,7 +65,7 @@ class TransformersSampler:
             # the longest first: memory runs out at once or never
             todo = sorted(left.values(), key=lambda pair: -len(pair[1]))
             try:
-                for samples in make(todo, tuple(stop)):
+                for samples in make(todo, self._settings(tuple(stop))):
                     for sample in samples:
                         del left[sample.problem_id, sample.sample_index]
                     yield samples
@@ -74,18 +74,10 @@ class TransformersSampler:
             except Exception as error:
                 self._go_on_otherwise(error)
 
-    def _encoded(self, requests: Iterable[Request]) -> dict[tuple[str, int], Encoded]:
-        """Requests by problem and sample, with the prompt's token ids: one list a problem, which its samples share."""
-        ids: dict[str, list[int]] = {}
-        found = {}
-        for one in requests:
-            if one.problem.id not in ids:
-                ids[one.problem.id] = encode(self.tokenizer, one.prompt)
-                self.opening = opening_of(render(self.tokenizer, one.prompt))
-            found[one.problem.id, one.sample_index] = (one, ids[one.problem.id])
-        return found
-
     def describe(self) -> dict[str, Any]:
+        fixed = {"max_new_tokens": self.config.max_new_tokens, "repetition_penalty": 1.0}
+        drawn = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k", "seed")}
+        greedy = self.config.temperature == 0
         return {
             "engine": f"transformers {transformers.__version__}, torch {torch.__version__}",
             "attention": "shared prefix" if self.fallback is None else f"plain generate ({self.fallback})",
@@ -98,16 +90,36 @@ class TransformersSampler:
             "batch_size": self.batch_size,
             "eos_token_ids": self.eos_ids,
             "chat_template_sha256": template_sha256(self.tokenizer),
-            "sampling": self._sampling(),
+            "sampling": {"method": "greedy"} | fixed if greedy else {"method": "sampling"} | drawn | fixed,
         }
 
-    def _sampling(self) -> dict[str, Any]:
-        """The fields in force, as they are recorded; greedy decoding has no others."""
-        fixed = {"max_new_tokens": self.config.max_new_tokens, "repetition_penalty": 1.0}
-        if self.config.temperature == 0:
-            return {"method": "greedy"} | fixed
-        drawn = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k", "seed")}
-        return {"method": "sampling"} | drawn | fixed
+    def _encoded(self, requests: Iterable[Request]) -> dict[tuple[str, int], Encoded]:
+        """Requests by problem and sample, with the prompt's token ids: one list a problem, which its samples share."""
+        ids: dict[str, list[int]] = {}
+        encoded = {}
+        for request in requests:
+            name = request.problem.id
+            if name not in ids:
+                ids[name] = encode(self.tokenizer, request.prompt)
+                self.opening = opening_of(render(self.tokenizer, request.prompt))
+            encoded[name, request.sample_index] = (request, ids[name])
+        return encoded
+
+    def _take_too_long(self, left: dict[tuple[str, int], Encoded]) -> list[Sample]:
+        """Failed samples for the prompts that do not fit, which leave ``left``. SamplerError where none fits."""
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if limit is None:
+            return []
+        over = [key for key, (_, ids) in left.items() if len(ids) + self.config.max_new_tokens > limit]
+        if over and len(over) == len(left):
+            raise SamplerError(no_room(max(len(ids) for _, ids in left.values()), self.config, limit))
+        pairs = [left.pop(key) for key in over]
+        return [failed_sample(request, no_room(len(ids), self.config, limit)) for request, ids in pairs]
+
+    def _try_engine(self, length: int) -> None:
+        """Finds out whether the engine fits the model, once for texts of like length: it takes seconds on a CPU."""
+        if length > self.tried_tokens:
+            self.fallback, self.tried_tokens = engine.supports(self.model, length=length), length
 
     def _settings(self, stop: tuple[str, ...]) -> Decoding:
         config = self.config
@@ -118,110 +130,99 @@ class TransformersSampler:
             top_k=config.top_k,
             stop_token_ids=self.eos_ids,
             stop_strings=stop,
-            stops_here=lambda ids: cut_at_stop(self._text(ids), stop)[1],
+            stops_here=lambda ids: self._cut(ids, stop)[1],
         )
 
-    def _text(self, ids: Sequence[int]) -> str:
-        return decode(self.tokenizer, ids, self.opening)
-
-    def _shared_prefix(self, todo: list[Encoded], stop: tuple[str, ...]) -> Iterator[list[Sample]]:
+    def _shared_prefix(self, todo: list[Encoded], settings: Decoding) -> Iterator[list[Sample]]:
         """Samples as they end, handed on a few at a time."""
-        groups: dict[str, list[Encoded]] = {}
+        problems: dict[str, list[Encoded]] = {}
         for pair in todo:
-            groups.setdefault(pair[0].problem.id, []).append(pair)
-        problems = list(groups.values())
+            problems.setdefault(pair[0].problem.id, []).append(pair)
+        groups = list(problems.values())
         asked = [
             engine.Request(group[0][1], len(group), [sample_seed(self.config.seed, request) for request, _ in group])
-            for group in problems
+            for group in groups
         ]
         ended: list[Sample] = []
         started = time.perf_counter()
-        how = {"tokenizer": self.tokenizer, "batch_size": self.batch_size, "memory": self.memory}
-        for one in engine.generate(self.model, asked, self._settings(stop), **how):
-            request, ids = problems[one.request][one.sample]
-            ended.append(self._finish(request, len(ids), one.token_ids, stop))
+        how: dict[str, Any] = {"tokenizer": self.tokenizer, "batch_size": self.batch_size, "memory": self.memory}
+        for text in engine.generate(self.model, asked, settings, **how):
+            ended.append(self._finish(groups[text.request][text.sample], text.token_ids, settings))
             if len(ended) == HAND_ON:
                 yield timed(ended, started)
                 ended, started = [], time.perf_counter()
         if ended:
             yield timed(ended, started)
 
-    def _plain(self, todo: list[Encoded], stop: tuple[str, ...]) -> Iterator[list[Sample]]:
-        """``model.generate`` on left-padded batches of prompts of like length."""
+    def _plain(self, todo: list[Encoded], settings: Decoding) -> Iterator[list[Sample]]:
+        """``model.generate`` on batches of prompts of like length; where it fails on one, on each of them alone."""
         for start in range(0, len(todo), self.batch_size):
             batch = todo[start : start + self.batch_size]
             started = time.perf_counter()
             try:
-                samples = self._generate(batch, stop)
+                samples = [self._finish(pair, ids, settings) for pair, ids in self._generate(batch, settings)]
                 self.failed_in_a_row = 0
             except Exception as error:
                 if _out_of_memory(error) and self.batch_size > 1:
                     raise
-                if len(batch) > 1:  # which of them is it?
+                if len(batch) > 1:
                     for pair in batch:
-                        yield from self._plain([pair], stop)
+                        yield from self._plain([pair], settings)
                     continue
                 samples = [self._failed(batch[0][0], error)]
             yield timed(samples, started)
 
-    def _generate(self, batch: list[Encoded], stop: tuple[str, ...]) -> list[Sample]:
-        width = max(len(ids) for _, ids in batch)
-        ids = torch.tensor([[self.pad_id] * (width - len(row)) + row for _, row in batch])
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for _, row in batch])
-        settings = self._settings(stop)
+    def _generate(self, batch: list[Encoded], settings: Decoding) -> Iterable[tuple[Encoded, list[int]]]:
+        """New tokens of left-padded prompts. A random draw is the engine's own ``choose``, with each row's numbers from
+        its own seed: it leaves one token possible, so that decoding is greedy in name."""
+        device, width = self.model.device, max(len(ids) for _, ids in batch)
+        ids = torch.tensor([[self.pad_id] * (width - len(row)) + row for _, row in batch], device=device)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for _, row in batch], device=device)
         seeds = [sample_seed(self.config.seed, request) for request, _ in batch]
+        uniforms = torch.tensor([uniforms_of(seed, settings) for seed in seeds], device=device)
+        completes = stop_check(settings, self.tokenizer)
+
+        def draw(so_far: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            chosen = choose(scores, settings, uniforms[:, so_far.shape[1] - width])
+            return torch.full_like(scores, -float("inf")).scatter_(1, chosen[:, None], 0.0)
+
+        def done(so_far: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+            return torch.tensor([completes(row) for row in so_far[:, width:].tolist()], device=device)
+
         with torch.inference_mode():
             output = self.model.generate(
-                ids.to(self.model.device),
-                attention_mask=mask.to(self.model.device),
-                generation_config=self._generation_config(),
-                logits_processor=[SeededDraw(settings, seeds, width)] if settings.temperature else [],
-                stopping_criteria=[StopStrings(self.tokenizer, settings, width)] if stop else [],
+                ids,
+                attention_mask=mask,
+                generation_config=GenerationConfig(
+                    do_sample=False,
+                    num_beams=1,
+                    max_new_tokens=settings.max_new_tokens,
+                    repetition_penalty=1.0,
+                    eos_token_id=self.eos_ids,
+                    pad_token_id=self.pad_id,
+                ),
+                logits_processor=[draw] if settings.temperature else [],
+                stopping_criteria=[done] if settings.stop_strings else [],
             )
-        rows = zip(batch, output[:, width:].tolist(), strict=True)
-        return [self._finish(request, len(row), new, stop) for (request, row), new in rows]
+        return zip(batch, output[:, width:].tolist(), strict=True)
 
-    def _generation_config(self) -> GenerationConfig:
-        """Greedy in name for both: a random draw leaves one token possible, see ``SeededDraw``."""
-        return GenerationConfig(
-            do_sample=False,
-            num_beams=1,
-            max_new_tokens=self.config.max_new_tokens,
-            repetition_penalty=1.0,
-            eos_token_id=self.eos_ids,
-            pad_token_id=self.pad_id,
-        )
+    def _cut(self, ids: Sequence[int], stop: Sequence[str]) -> tuple[str, bool]:
+        return cut_at_stop(decode(self.tokenizer, ids, self.opening), stop)
 
-    def _finish(self, request: Request, n_prompt: int, ids: list[int], stop: tuple[str, ...]) -> Sample:
+    def _finish(self, pair: Encoded, ids: list[int], settings: Decoding) -> Sample:
         """A row of token ids as a sample: cut at its end token and at the first stop string."""
+        (request, prompt), stop = pair, settings.stop_strings
         end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
         kept = ids if end is None else ids[:end]
-        text, cut = cut_at_stop(self._text(kept), stop)
+        text, cut = self._cut(kept, stop)
         n_new = len(kept) + (end is not None)
-        if cut and end is None:  # rows that stop early are padded until the batch ends; by bisection
-            stops_at = range(1, len(kept))
-            n_new = 1 + bisect_left(stops_at, True, key=lambda n: cut_at_stop(self._text(kept[:n]), stop)[1])
+        if cut and end is None:  # rows that stop early are padded until the batch ends; found by bisection
+            n_new = 1 + bisect_left(range(1, len(kept)), True, key=lambda n: self._cut(kept[:n], stop)[1])
         finish = "stop" if cut or end is not None else "length"
-        return Sample(request.problem.id, request.sample_index, text, finish, None, n_prompt, n_new)
-
-    def _try_engine(self, length: int) -> None:
-        """Finds out whether the engine fits the model, once for texts of like length: it takes seconds on a CPU."""
-        if length > self.tried_tokens:
-            self.fallback, self.tried_tokens = engine.supports(self.model, length=length), length
-
-    def _take_too_long(self, left: dict[tuple[str, int], Encoded]) -> list[Sample]:
-        """Failed samples for the prompts that do not fit, which leave ``left``. SamplerError where none fits."""
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        room = float("inf") if limit is None else limit - self.config.max_new_tokens
-        over = {key: (request, len(ids)) for key, (request, ids) in left.items() if len(ids) > room}
-        if over and len(over) == len(left):
-            raise SamplerError(no_room(max(length for _, length in over.values()), self.config, limit))
-        for key in over:
-            del left[key]
-        return [failed_sample(request, no_room(length, self.config, limit)) for request, length in over.values()]
+        return Sample(request.problem.id, request.sample_index, text, finish, None, len(prompt), n_new)
 
     def _go_on_otherwise(self, error: Exception) -> None:
-        """Where memory ran out with half the batch; where the engine cannot do it, with ``model.generate``."""
+        """Where memory ran out, with half the batch; where the engine cannot do it, with ``model.generate``."""
         if _out_of_memory(error) and self.batch_size > 1:
             self.batch_size //= 2
             if self.model.device.type == "cuda":
@@ -233,16 +234,16 @@ class TransformersSampler:
 
     def _failed(self, request: Request, error: Exception) -> Sample:
         """A prompt on which the model fails is a failed sample, and the others go on; SamplerError where all fail."""
-        said = f"{type(error).__name__}: {one_line(error)}"
+        reason = f"{type(error).__name__}: {one_line(error)}"
         if _out_of_memory(error):
-            said = (
+            reason = (
                 "out of memory with a batch of one: choose a smaller model, dtype: bfloat16, fewer max_new_tokens, or "
                 "a device with more memory"
             )
         self.failed_in_a_row += 1
         if self.failed_in_a_row >= MOST_FAILED:
-            raise SamplerError(f"the model fails on {MOST_FAILED} prompts in a row, the last with {said}") from error
-        return failed_sample(request, said)
+            raise SamplerError(f"the model fails on {MOST_FAILED} prompts in a row, the last with {reason}") from error
+        return failed_sample(request, reason)
 
 
 def failed_sample(request: Request, error: str) -> Sample:
@@ -258,44 +259,22 @@ def no_room(length: int, config: RunConfig, limit: int) -> str:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    oom = isinstance(error, RuntimeError) and "memory" in str(error).lower()
-    return oom or isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error).lower())
 
 
-class SeededDraw(LogitsProcessor):
-    """A random draw inside ``generate``: the engine's own ``choose``, with each row's numbers from its own seed."""
-
-    def __init__(self, settings: Decoding, seeds: list[int], prompt_width: int) -> None:
-        self.settings = settings
-        self.prompt_width = prompt_width
-        self.uniforms = torch.tensor([uniforms_of(seed, settings) for seed in seeds])
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        step = input_ids.shape[1] - self.prompt_width
-        chosen = choose(scores, self.settings, self.uniforms[:, step].to(scores.device))
-        return torch.full_like(scores, -float("inf")).scatter_(1, chosen[:, None], 0.0)
-
-
-class StopStrings(StoppingCriteria):
-    """Marks a row done once its newest token completes a stop string, by the engine's own ``stop_check``."""
-
-    def __init__(self, tokenizer, settings: Decoding, prompt_width: int) -> None:
-        self.completes = stop_check(settings, tokenizer)
-        self.prompt_width = prompt_width
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs) -> torch.Tensor:
-        done = [self.completes(ids) for ids in input_ids[:, self.prompt_width :].tolist()]
-        return torch.tensor(done, dtype=torch.bool, device=input_ids.device)
-
-
-def render(tokenizer, prompt: Prompt) -> str:
-    """A prompt as text: messages by the tokenizer's chat template."""
+def render(tokenizer: Any, prompt: Prompt) -> str:
+    """A prompt as text: messages by the tokenizer's chat template, SamplerError where that refuses them."""
     if isinstance(prompt, str):
         return prompt
-    return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    try:
+        return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # of jinja's many kinds; templates also raise by themselves
+        raise SamplerError(
+            f"chat_template: the model's template fails here ({one_line(error, 200)}); use chat_template: plain"
+        ) from error
 
 
-def encode(tokenizer, prompt: Prompt) -> list[int]:
+def encode(tokenizer: Any, prompt: Prompt) -> list[int]:
     """Token ids of a prompt: rendered by the chat template where it is messages, with exactly the BOS that belongs.
 
     A tokenizer that puts BOS before plain text gets exactly one, also where its template wrote one already.
@@ -318,7 +297,7 @@ def opening_of(prompt: str) -> str:
     return next((end for end in ends if not without_reasoning(f"{end} x")), "")
 
 
-def decode(tokenizer, ids: Sequence[int], opening: str = "") -> str:
+def decode(tokenizer: Any, ids: Sequence[int], opening: str = "") -> str:
     """The text of a completion behind the reasoning mark that its prompt ended with, so that a thought shows as one.
 
     Special tokens are dropped, unless they are what tells the thought from the answer (gpt-oss, Magistral).
@@ -337,23 +316,19 @@ def timed(samples: list[Sample], started: float) -> list[Sample]:
     return [replace(sample, seconds=seconds) for sample in samples]
 
 
-def template_sha256(tokenizer) -> str | None:
+def template_sha256(tokenizer: Any) -> str | None:
     template = tokenizer.chat_template
     return hashlib.sha256(str(template).encode()).hexdigest() if template else None
 
 
-def end_token_ids(model, tokenizer) -> list[int]:
+def end_token_ids(model: Any, tokenizer: Any) -> list[int]:
     """All tokens that end a text: the model's, which may be several (end of turn, end of text), and the tokenizer's."""
-    found: list[int] = []
-    for value in (model.generation_config.eos_token_id, model.config.get_text_config().eos_token_id):
-        found += value if isinstance(value, list) else [value]
-    found.append(tokenizer.eos_token_id)
-    return list(dict.fromkeys(token for token in found if token is not None))
+    values = (model.generation_config.eos_token_id, model.config.get_text_config().eos_token_id, tokenizer.eos_token_id)
+    tokens = [token for value in values for token in (value if isinstance(value, list) else [value])]
+    return list(dict.fromkeys(token for token in tokens if token is not None))
 
 
-def _pad_id(tokenizer, eos_ids: list[int]) -> int:
+def _pad_id(tokenizer: Any, eos_ids: list[int]) -> int:
     """A padding token that is no end token where the tokenizer has one; the attention mask hides it in any case."""
-    for token in (tokenizer.pad_token_id, tokenizer.unk_token_id):
-        if token is not None and token not in eos_ids:
-            return token
-    return eos_ids[0] if eos_ids else 0
+    tokens = [token for token in (tokenizer.pad_token_id, tokenizer.unk_token_id) if token is not None]
+    return [*(token for token in tokens if token not in eos_ids), *eos_ids, 0][0]

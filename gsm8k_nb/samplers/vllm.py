@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
@@ -32,12 +32,7 @@ HAND_ON = 16  # samples go to the run folder in groups of so many
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"}
 
 
-class _Asked(NamedTuple):
-    """A request that vLLM works on, and the stop strings that it was given."""
-
-    request: Request
-    prompt_ids: list[int]
-    stop: tuple[str, ...]
+Asked = tuple[Request, list[int], tuple[str, ...]]  # what vLLM works on: a request, its prompt, its stop strings
 
 
 class VLLMSampler:
@@ -58,13 +53,14 @@ class VLLMSampler:
             raise SamplerError(f"model: vllm could not load {config.model!r}: {one_line(error)}") from error
         self.has_chat_template = bool(self.tokenizer.chat_template)
         self.most = 2 * self.engine.vllm_config.scheduler_config.max_num_seqs
-        self.running: dict[str, _Asked] = {}
+        self.running: dict[str, Asked] = {}
         self.asked = self.refused = 0
         self.stops_in_thought = False  # vLLM has ended a text at a stop string inside its reasoning
         self.opening = ""  # the reasoning mark that the prompts end with, if they do
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
-        todo, ended = self._encoded(requests), []
+        todo = self._encoded(requests)
+        ended: list[Sample] = []
         started = time.perf_counter()
         try:
             while True:
@@ -104,19 +100,14 @@ class VLLMSampler:
     def _engine_options(self, source: str, revision: str | None) -> dict[str, Any]:
         parallel = self.config.tensor_parallel
         return {
-            "model": source,
-            "revision": revision,
-            "dtype": self.config.dtype,
-            "seed": self.config.seed,
+            "model": source, "revision": revision, "trust_remote_code": False,
+            "dtype": self.config.dtype, "seed": self.config.seed, "max_model_len": self.max_model_len,
             "tensor_parallel_size": parallel,
             "distributed_executor_backend": "mp" if parallel > 1 else None,  # not Ray's, also inside a Ray worker
-            "max_model_len": self.max_model_len,
             "enable_prefix_caching": True,
             "generation_config": "vllm",  # unset fields would be filled from the model's own file
-            "trust_remote_code": False,
-            "disable_log_stats": True,
-            "use_tqdm_on_load": False,
-        }
+            "disable_log_stats": True, "use_tqdm_on_load": False,
+        }  # fmt: skip
 
     def _encoded(self, requests: Iterable[Request]) -> Iterator[tuple[Request, list[int]]]:
         """Requests with their prompts as token ids; the samples of a problem share one list."""
@@ -142,7 +133,7 @@ class VLLMSampler:
                 raise SamplerError(one_line(error)) from None
             return [local.failed_sample(request, one_line(error))]
         self.asked += 1
-        self.running[str(self.asked)] = _Asked(request, ids, stop)
+        self.running[str(self.asked)] = (request, ids, stop)
         return []
 
     def _step(self) -> list[Any]:
@@ -173,34 +164,26 @@ class VLLMSampler:
         drawn = {"temperature": config.temperature, "top_p": config.top_p, "top_k": config.top_k or 0}
         return {
             **(drawn if config.temperature else {"temperature": 0.0, "top_p": 1.0, "top_k": 0}),
-            "n": 1,
-            "max_tokens": config.max_new_tokens,
-            "min_tokens": 0,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "ignore_eos": False,
-            "skip_special_tokens": True,
-        }
+            "n": 1, "max_tokens": config.max_new_tokens, "min_tokens": 0, "min_p": 0.0, "ignore_eos": False,
+            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "skip_special_tokens": True,
+        }  # fmt: skip
 
-    def _finish(self, asked: _Asked, output: Any, stop: tuple[str, ...]) -> list[Sample]:
+    def _finish(self, asked: Asked, output: Any, stop: tuple[str, ...]) -> list[Sample]:
         """An output as a sample, cut at its end token and at the first stop string; none where it is asked for anew.
 
         vLLM knows nothing of reasoning. Where it stopped inside a thought, this text, and all later ones, are written
         without its stop strings and cut here alone: the same text so far, since a draw depends on its own seed.
         """
-        ids = list(output.token_ids)
-        if output.finish_reason not in ("stop", "length"):
-            return [local.failed_sample(asked.request, f"vllm ended the request: {output.finish_reason}")]
+        (request, prompt_ids, sent), ids, reason = asked, list(output.token_ids), output.finish_reason
+        if reason not in ("stop", "length"):
+            return [local.failed_sample(request, f"vllm ended the request: {reason}")]
         end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
         text, cut = cut_at_stop(local.decode(self.tokenizer, ids[:end], self.opening), stop)
-        if asked.stop and output.finish_reason == "stop" and end is None and not cut:
+        if sent and reason == "stop" and end is None and not cut:
             self.stops_in_thought = True
-            return self._ask(asked.request, asked.prompt_ids, ())
-        reason = "stop" if cut else output.finish_reason
-        identity = (asked.request.problem.id, asked.request.sample_index)
-        return [Sample(*identity, text, reason, None, len(asked.prompt_ids), len(ids))]
+            return self._ask(request, prompt_ids, ())
+        reason = "stop" if cut else reason
+        return [Sample(request.problem.id, request.sample_index, text, reason, None, len(prompt_ids), len(ids))]
 
 
 def import_vllm(config: RunConfig) -> tuple[Any, str]:
@@ -234,7 +217,7 @@ def _facts(source: str, revision: str | None) -> tuple[Any, list[int], int]:
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
     config = AutoConfig.from_pretrained(source, **options)
     try:
-        generation = GenerationConfig.from_pretrained(source, revision=revision)
+        generation = GenerationConfig.from_pretrained(source, revision=revision or "main")
     except OSError:  # the model has no such file
         generation = GenerationConfig.from_model_config(config)
     eos_ids = local.end_token_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)

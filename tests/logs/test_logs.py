@@ -171,7 +171,7 @@ def test_a_replay_of_an_import_and_its_replay_have_the_logs_protocol(bring, tmp_
     assert first.run.folder != again.run.folder
     imported = done.results.run.read_json("metrics.json")
     for results in (first, again):
-        assert results.metrics["protocol"] == imported["protocol"]
+        assert results.metrics.protocol.model_dump() == imported["protocol"]
         assert results.metrics["rules"]["flexible"]["correct"] == imported["rules"]["flexible"]["correct"]
     assert first.headline == done.results.headline
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="the transformers extra is not insta
 import transformers as hf  # noqa: E402
 
 from gsm8k_nb.samplers.loading import load_model  # noqa: E402
-from gsm8k_nb.samplers.shared_prefix import engine  # noqa: E402
+from gsm8k_nb.samplers.shared_prefix import attention, engine  # noqa: E402
 from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, end_check  # noqa: E402
 from gsm8k_nb.samplers.shared_prefix.engine import Request, generate, supports  # noqa: E402
 
@@ -99,14 +99,14 @@ GREEDY = Decoding(30, stop_token_ids=[EOS])
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_greedy_tokens_are_those_of_generate(name, prompts, monkeypatch):  # traps.md 2.13
+def test_greedy_tokens_are_those_of_generate(name, prompts, monkeypatch):
     model = build(name)
     assert supports(model) is None
     assert supports(model, length=90) is None
     expected = [reference(model, prompt) for prompt in prompts]
     monkeypatch.setattr(engine, "READ_AT_ONCE", 20)  # the prefix in two chunks, the questions in several
-    monkeypatch.setattr(engine, "TILE", 4)
-    monkeypatch.setattr(engine, "BLOCK", 8)
+    monkeypatch.setattr(attention, "TILE", 4)
+    monkeypatch.setattr(attention, "BLOCK", 8)
     for batch_size in (1, 3, 7):
         found = written(model, [Request(prompt) for prompt in prompts], GREEDY, batch_size=batch_size)
         assert [found[i, 0].token_ids for i in range(len(prompts))] == expected
@@ -334,8 +334,8 @@ def test_models_that_do_not_fit_are_named_with_a_reason():
 
 def test_a_difference_in_the_mask_is_found_where_the_text_is_long_enough(monkeypatch):
     """As with a model that hides tokens in a way its attention function is not told of."""
-    model, mask = build("mistral"), engine._mask
-    monkeypatch.setattr(engine, "_mask", lambda memory, span, n, window, like: mask(memory, span, n, None, like))
+    model, mask = build("mistral"), attention._mask
+    monkeypatch.setattr(attention, "_mask", lambda memory, span, n, window, like: mask(memory, span, n, None, like))
     assert "differ" in supports(model, length=40)
     model.config.sliding_window = 60
     assert supports(model, length=40) is None
@@ -349,7 +349,7 @@ def test_wrong_requests_are_refused(llama):
         list(generate(llama, [Request([1, 2], n_samples=3, seeds=(1,))], GREEDY))
     with pytest.raises(ValueError, match="tokenizer"):
         list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings=["Q:"])))
-    with pytest.raises(ValueError, match="got the text 'Q:'"):  # traps.md 2.10
+    with pytest.raises(ValueError, match="got the text 'Q:'"):
         list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings="Q:"), tokenizer=Letters()))
     assert list(generate(llama, [], GREEDY)) == []
 

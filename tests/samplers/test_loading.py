@@ -27,7 +27,7 @@ def converted(tmp_path, monkeypatch):
         folder.mkdir()
         shutil.copy(file, folder / "weights")
 
-    monkeypatch.setattr(loading, "_write_converted", copy)
+    monkeypatch.setattr(loading, "_convert_gguf", copy)
     return done
 
 
@@ -62,21 +62,20 @@ def test_another_converter_converts_anew(tmp_path, converted, monkeypatch):
     assert loading.converted_gguf(file) != before
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "empty folder", "no sizes"])
-def test_a_conversion_that_is_not_whole_is_made_again(tmp_path, converted, damage):
-    file = gguf(tmp_path, b"one")
-    folder = loading.converted_gguf(file)
-    if damage == "cut":
-        (folder / "weights").write_bytes(b"")
-    elif damage == "gone":
-        (folder / "weights").unlink()
-    elif damage == "empty folder":
-        shutil.rmtree(folder)
-        folder.mkdir()
-    else:
-        (folder / loading.SIZES).unlink()
-    assert loading.converted_gguf(file) == folder and (folder / "weights").read_bytes() == file.read_bytes()
-    assert loading.converted_gguf(file) == folder and len(converted) == 2
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_conversion_that_breaks_off_is_begun_anew(tmp_path, converted, monkeypatch, error):
+    file, copy = gguf(tmp_path, b"one"), loading._convert_gguf
+
+    def breaks(file, folder):
+        copy(file, folder)
+        (folder / "weights").write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(loading, "_convert_gguf", breaks)
+    with pytest.raises(type(error)):
+        loading.converted_gguf(file)
+    monkeypatch.setattr(loading, "_convert_gguf", copy)
+    assert (loading.converted_gguf(file) / "weights").read_bytes() == file.read_bytes()
 
 
 def test_a_conversion_that_was_killed_leaves_nothing_that_is_used(tmp_path, converted, monkeypatch):
@@ -89,7 +88,7 @@ def kill(file, folder):
     folder.mkdir()
     (folder / "weights").write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
-loading._write_converted = kill
+loading._convert_gguf = kill
 loading.converted_gguf(Path({str(file)!r}))
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
@@ -103,7 +102,7 @@ def test_a_file_written_to_meanwhile_is_refused(tmp_path, converted, monkeypatch
         folder.mkdir()
         gguf(tmp_path, b"two")
 
-    monkeypatch.setattr(loading, "_write_converted", copy)
+    monkeypatch.setattr(loading, "_convert_gguf", copy)
     with pytest.raises(SamplerError, match="was written to while it was read"):
         loading.converted_gguf(gguf(tmp_path, b"one"))
 
@@ -112,7 +111,7 @@ def test_a_file_written_to_meanwhile_is_refused(tmp_path, converted, monkeypatch
 def test_a_damaged_gguf_file_is_one_sentence(tmp_path, monkeypatch, content):
     monkeypatch.setenv("GSM8K_NB_CACHE", str(tmp_path / "cache"))
     (tmp_path / "model.gguf").write_bytes(content)
-    with pytest.raises(SamplerError, match="could not be converted from GGUF: .") as caught:
+    with pytest.raises(SamplerError, match="^model: .*model.gguf' cannot be read: .") as caught:
         loading.model_source(str(tmp_path / "model.gguf"), None)
     assert "\n" not in str(caught.value)
 
@@ -170,3 +169,16 @@ def test_a_damaged_folder_is_one_sentence(tiny_model, tmp_path, file, content):
     with pytest.raises(SamplerError, match="^model: .* could not be loaded; it must hold a model") as caught:
         loading.load_model(RunConfig(model=str(folder), device="cpu"))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory"), RuntimeError("CUDA out of memory. Tried")],
+)
+def test_memory_that_runs_out_while_loading(tiny_model, monkeypatch, error):
+    def fails(source, **options):
+        raise error
+
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fails)
+    with pytest.raises(SamplerError, match="could not be loaded; memory ran out: choose a smaller model"):
+        loading.load_model(RunConfig(model=str(tiny_model), device="cpu"))

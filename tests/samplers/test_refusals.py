@@ -362,6 +362,13 @@ def test_other_weights_under_the_same_name_show_and_a_restart_does_not(before, a
         assert first and (model_fingerprint(config_of(stub.url)) == first) is same
 
 
+def test_a_key_in_a_listing_is_hidden_and_the_weights_still_told_apart(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    card = VLLM_CARD | {"root": f"/{KEY}/a"}
+    with serve(lambda body, number: reply(body), Reply({"data": [card]})) as stub:
+        assert model_fingerprint(config_of(stub.url)) == {"root": "/[hidden]/a"}
+
+
 @pytest.mark.parametrize(
     "listing",
     [

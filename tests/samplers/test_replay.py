@@ -59,9 +59,9 @@ def test_released_solutions(official, tmp_path, column, right):
 def test_a_replay_of_our_own_run_keeps_its_protocol(replay_config, tmp_path):
     first = evaluate(replay_config)
     source = first.run.folder
-    stored = json.loads((source / "config.json").read_text())
+    stored = first.run.read_json("config.json")
     stored |= {"sampler": "transformers", "prompt": "zero_shot", "replay_path": None, "protocol_label": None}
-    (source / "config.json").write_text(json.dumps(stored))
+    first.run.write_json("config.json", stored)
     again = evaluate(replay_config.model_copy(update={"replay_path": str(source), "protocol_label": None}))
     assert again.metrics["protocol"]["label"] == "test@1, 0-shot CoT"
     assert again.headline_rule == "strict"  # the source's prompt asks for ####

@@ -31,7 +31,7 @@ def texts(config: RunConfig, todo=None, stop=()) -> dict[tuple[str, int], str]:
     return {(one.problem_id, one.sample_index): one.text for one in found}
 
 
-def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):  # traps.md 2.15, 2.16
+def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):
     opened = open_sampler(options(tiny_model))
     model, tokenizer = load_model(options(tiny_model))
     for request in requests():
@@ -48,17 +48,17 @@ def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):  # trap
     assert opened.describe()["sampling"] == {"method": "greedy", "max_new_tokens": 12, "repetition_penalty": 1.0}
 
 
-def test_padding_changes_no_answer(tiny_model):  # traps.md 2.13
+def test_padding_changes_no_answer(tiny_model):
     assert texts(options(tiny_model, batch_size=1)) == texts(options(tiny_model, batch_size=4))
 
 
-def test_exactly_one_bos(tiny_model):  # traps.md 2.1, 2.2
+def test_exactly_one_bos(tiny_model):
     _, tokenizer = load_model(options(tiny_model))
     plain = sampler.encode(tokenizer, "Hello")
     chat = sampler.encode(tokenizer, [{"role": "user", "content": "Hello"}])  # its template writes a BOS of its own
     for ids in (plain, chat):
         assert ids[0] == tokenizer.bos_token_id and tokenizer.bos_token_id not in ids[1:]
-    assert sampler.decode(tokenizer, chat) == "[user]Hello[assistant]"  # traps.md 2.3
+    assert sampler.decode(tokenizer, chat) == "[user]Hello[assistant]"
 
 
 def test_a_draw_depends_on_seed_problem_and_sample_alone(tiny_model):
@@ -82,7 +82,7 @@ def test_stop_strings_cut_and_are_counted(tiny_model):
         assert sample.finish_reason == "stop" and sample.completion_tokens < 24
 
 
-def test_length_is_said_and_limits_new_tokens_only(tiny_model):  # traps.md 2.12, 2.27
+def test_length_is_said_and_limits_new_tokens_only(tiny_model):
     [[sample]] = list(open_sampler(options(tiny_model, max_new_tokens=3)).sample(requests()[:1], ()))
     assert (sample.finish_reason, sample.completion_tokens) == ("length", 3)
     with pytest.raises(SamplerError, match=r"context is 2048; lower max_new_tokens to \d+"):
@@ -286,3 +286,14 @@ def test_smollm2_answers_from_its_gguf_file():
     assert "Paris" in sample.text
     ids = sampler.encode(opened.tokenizer, prompt)
     assert ids[0] == opened.tokenizer.bos_token_id and ids[1] != ids[0]
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ raise_exception('No system role') }}", "{{ messages[9].content }}", "{% if %}"]
+)
+def test_a_chat_template_that_fails_is_one_sentence(tiny_model, template):
+    opened = open_sampler(options(tiny_model))
+    opened.tokenizer.chat_template = template
+    messages = [{"role": "user", "content": "How many?"}]
+    with pytest.raises(SamplerError, match="^chat_template: the model's template fails .*; use chat_template: plain$"):
+        list(opened.sample([Request(Problem("test-0000", "x", "#### 1", Decimal(1)), 0, messages)], ()))

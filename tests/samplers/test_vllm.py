@@ -105,7 +105,7 @@ def answers(sampler, asked, stop=()) -> dict:
     }
 
 
-def test_greedy_texts_reasons_and_counts_are_those_of_the_transformers_sampler(tiny_model):  # traps.md 2.29
+def test_greedy_texts_reasons_and_counts_are_those_of_the_transformers_sampler(tiny_model):
     config = options(tiny_model)
     ours, other = open_sampler(config), open_sampler(config.model_copy(update={"sampler": "transformers"}))
     whole = answers(ours, requests())
@@ -116,7 +116,7 @@ def test_greedy_texts_reasons_and_counts_are_those_of_the_transformers_sampler(t
     assert cut == answers(other, requests(), stop) and cut["test-0001", 0][:2] == (text[: text.find(stop[0])], "stop")
 
 
-def test_every_sampling_field_is_stated(tiny_model):  # traps.md 2.15, 2.16, 2.17
+def test_every_sampling_field_is_stated(tiny_model):
     greedy = open_sampler(options(tiny_model))
     answers(greedy, requests()[:1], ("\n\nQ:",))
     [(ids, params)] = greedy.engine.asked
@@ -126,7 +126,7 @@ def test_every_sampling_field_is_stated(tiny_model):  # traps.md 2.15, 2.16, 2.1
         "skip_special_tokens": True, "seed": None, "stop": ["\n\nQ:"], "stop_token_ids": [2],
         "output_kind": "last only",
     }  # fmt: skip
-    assert ids[0] == 1 and 1 not in ids[1:]  # traps.md 2.1
+    assert ids[0] == 1 and 1 not in ids[1:]
     given = greedy.engine.options
     assert given["generation_config"] == "vllm" and given["enable_prefix_caching"] and not given["use_tqdm_on_load"]
     assert given["max_model_len"] == 2048 and given["tensor_parallel_size"] == 1 and given["dtype"] == "float32"
@@ -175,7 +175,7 @@ def test_what_goes_wrong_is_said_in_a_line(tiny_model, monkeypatch, tmp_path):
     sampler = open_sampler(options(tiny_model))
     monkeypatch.setattr(sampler.engine, "ended", lambda params, new: "abort")
     [[sample]] = list(sampler.sample(requests()[:1], ()))
-    assert sample.text is None and sample.error == "vllm ended the request: abort"  # traps.md 4.36
+    assert sample.text is None and sample.error == "vllm ended the request: abort"
     monkeypatch.setattr(sampler.engine, "has_unfinished_requests", lambda: False)
     with pytest.raises(SamplerError, match="^vllm stopped: it knows nothing of 1 requests; "):  # and no endless loop
         list(sampler.sample(requests()[:1], ()))

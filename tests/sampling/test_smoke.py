@@ -7,6 +7,7 @@ import pytest
 from gsm8k_nb.prompts import FORMATS
 from gsm8k_nb.records import Sample
 from gsm8k_nb.sampling import smoke
+from gsm8k_nb.texts import degenerate
 
 GOOD = "She has 3 + 4 = 7 apples.\nShe eats 2, so 7 - 2 = 5 are left.\n#### 5"
 
@@ -70,4 +71,4 @@ def test_failed_requests_are_named_and_not_judged():
 
 @pytest.mark.parametrize("text", [GOOD, "", "7 7 7", "ha ha ha", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10", "#### 1000000000000"])
 def test_ordinary_text_is_no_loop(text):
-    assert not smoke.degenerate(text)
+    assert not degenerate(text)

@@ -9,6 +9,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ def choose(logits: Tensor, settings: Decoding, uniforms: Tensor | None) -> Tenso
     A draw inverts the cumulative distribution, tokens ordered from the likeliest on: it depends on the row's logits and
     its own number alone. Temperature, then top-k, then top-p, as in ``generate``.
     """
-    if settings.temperature == 0:
+    if settings.temperature == 0 or uniforms is None:
         return logits.float().argmax(-1)  # torch is several times slower at this in bfloat16
     logits, vocabulary = logits.float() / settings.temperature, logits.shape[-1]
     tokens, found = _draw(logits, settings, uniforms, min(settings.top_k or 64, vocabulary))
@@ -69,7 +70,7 @@ def uniforms_of(seed: int, settings: Decoding) -> list[float]:
     return torch.rand(settings.max_new_tokens, generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def stop_check(settings: Decoding, tokenizer) -> Callable[[Sequence[int]], bool]:
+def stop_check(settings: Decoding, tokenizer: Any) -> Callable[[Sequence[int]], bool]:
     """A function that says whether the last of a text's tokens completes one of the stop strings; ask at every token.
 
     Only the last few tokens are decoded, and only where the newest can complete a stop string at all; ``stops_here``
@@ -97,7 +98,7 @@ def stop_check(settings: Decoding, tokenizer) -> Callable[[Sequence[int]], bool]
     return completes
 
 
-def end_check(settings: Decoding, tokenizer) -> Callable[[list[int]], str | None]:
+def end_check(settings: Decoding, tokenizer: Any) -> Callable[[list[int]], str | None]:
     """A function that says how a text ends with its last token: ``stop``, ``length``, or None where it goes on."""
     stop_ids, completes = set(settings.stop_token_ids), stop_check(settings, tokenizer)
 

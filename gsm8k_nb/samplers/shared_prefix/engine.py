@@ -7,16 +7,8 @@ One request and one result (three samples were asked for, this is the first to e
 
 How it saves time, compared with ``model.generate`` on padded batches:
 
-1. The tokens that all prompts begin with are run through the model once and kept, also for the next call. In every
-   step, attention over them is one matrix product for all rows, not one for each row on a copy. This is the idea of
-   Hydragen (arXiv:2402.05099), which takes attention over the prefix and over the suffix apart and joins the two by
-   the log-sum-exp of their scores:
-
-       attention(q, [K1; K2], [V1; V2]) = (A1 exp(L1) + A2 exp(L2)) / (exp(L1) + exp(L2)),
-       with Ai = softmax(q Ki^T) Vi and Li = log sum exp(q Ki^T).
-
-   Here the scores q K1^T and q K2^T are laid side by side, one softmax runs over both, and its two parts are multiplied
-   with V1 and V2 apart: the same value in fewer passes over memory, with soft caps, windows and sinks at no extra cost.
+1. The tokens that all prompts begin with are run through the model once and kept, also for the next call; attention
+   over them is one matrix product for all rows (``attention``).
 2. A question's own tokens are run once for all of its samples.
 3. A step runs the live rows and nothing else: the batch is laid flat as one sequence with its own position ids, so the
    linear layers see no padding; a row that ends gives its place to a waiting one; logits are computed only where a
@@ -27,25 +19,25 @@ On a CPU the linear layers are packed as well (``packing``). Whether a model can
 ``supports``, which compares logits with the model's own.
 """
 
-import math
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
+from gsm8k_nb.samplers.shared_prefix.attention import BLOCK, Memory, Pair, both, shared_prefix_attention
 from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, end_check, uniforms_of
 from gsm8k_nb.samplers.shared_prefix.packing import packed
 
 ATTENTION = "gsm8k_nb_shared_prefix"  # the name under which transformers knows our attention function
 READ_AT_ONCE = 1024  # tokens of prompts in one step: enough to keep the matrix products efficient
-TILE = 128  # of these, tokens whose attention is computed at once
-BLOCK = 32  # the memory of a row grows by so many tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,161 +59,9 @@ class Finished:
     finish_reason: str
 
 
-# --- attention ---
-
-
-@dataclass(slots=True)
-class _Layer:
-    """Keys and values of one attention layer, each a pair of tensors. All are used whole: a slice would be copied.
-
-    prefix (kv heads, tokens, head dim); fresh (kv heads, tokens, head dim): of the tokens that the last step read
-    rows (rows at most, kv heads, room, head dim): the question and the new tokens of each row
-    """
-
-    prefix: tuple[Tensor, Tensor]
-    fresh: tuple[Tensor, Tensor]
-    rows: tuple[Tensor, Tensor]
-
-
-@dataclass(slots=True)
-class Memory:
-    """The layers' keys and values, and where the tokens of a step stand: all that the attention function has to know.
-
-    Give the same one to each ``generate`` with a model: what the prompts share with the last ones is not run again.
-    ``spans``: reading, where each text lies in the flat batch; writing, None, and token i is the next one of row i.
-    """
-
-    prefix: list[int] = field(default_factory=list)  # tokens that have been read and kept
-    room: int = 0  # tokens of each row
-    layers: dict[int, _Layer] = field(default_factory=dict)
-    spans: list[tuple[int, int]] | None = None
-    positions: Tensor | None = None  # (tokens of this step,)
-    masks: dict = field(default_factory=dict)  # of this step
-
-    def layer(self, number: int, key: Tensor, value: Tensor) -> _Layer:
-        if number not in self.layers:
-            pair = (key, value)
-            nothing, no_rows = tuple(t[:, :0] for t in pair), tuple(t[None, :, :0] for t in pair)
-            self.layers[number] = _Layer(nothing, pair, no_rows)
-        return self.layers[number]
-
-    def keep_only(self, prompt: list[int]) -> None:
-        """Forgets all but the tokens with which ``prompt`` begins too."""
-        self.prefix, self.room = os.path.commonprefix([self.prefix, prompt]), 0
-        length = len(self.prefix)
-        for layer in self.layers.values():
-            # Copied where it is cut, as a part keeps the whole alive.
-            layer.prefix = tuple(t[:, :length].clone() if t.shape[1] > length else t for t in layer.prefix)
-            layer.fresh = tuple(t[:, :0] for t in layer.prefix)
-            layer.rows = tuple(t[None, :, :0] for t in layer.prefix)
-
-    def extend_prefix(self, tokens: list[int]) -> None:
-        """The text just read, ``tokens``, goes on with the prefix."""
-        for layer in self.layers.values():
-            layer.prefix = tuple(torch.cat(pair, dim=1) for pair in zip(layer.prefix, layer.fresh, strict=True))
-        self.prefix = self.prefix + tokens
-
-    def make_room(self, rows: int, tokens: int) -> None:
-        """Room for so many tokens in each of so many rows, in whole blocks; one block too many is let be."""
-        room = math.ceil(tokens / BLOCK) * BLOCK
-        if self.room - BLOCK <= room <= self.room:
-            return
-        kept, self.room = min(room, self.room), room
-        for layer in self.layers.values():
-            larger = tuple(t.new_zeros(rows, t.shape[1], room, t.shape[3]) for t in layer.rows)
-            for new, old in zip(larger, layer.rows, strict=True):
-                new[: len(old), :, :kept] = old[:rows, :, :kept]
-            layer.rows = larger
-
-
-def shared_prefix_attention(
-    module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, s_aux=None,
-    position_bias=None, shared_prefix: Memory | None = None, **_other,
-):  # fmt: skip
-    """Attention of T flat tokens over the memory, in the form that transformers' AttentionInterface asks for.
-
-    query (1, heads, T, head dim), key and value (1, kv heads, T, head dim); returns (1, T, heads, value dim) and None.
-    ``softcap`` bounds scores by tanh, ``sliding_window`` hides tokens that far back, ``s_aux`` are attention sinks: a
-    score of each head that takes weight and gives no value.
-    """
-    if shared_prefix is None or position_bias is not None:
-        raise NotImplementedError("attention with a position bias, or outside of the engine")
-    layer = shared_prefix.layer(module.layer_idx, key[0], value[0])
-    query = query[0] * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    attend = _read if shared_prefix.spans is not None else _write
-    return attend(shared_prefix, layer, query, key[0], value[0], (softcap, sliding_window, s_aux))[None], None
-
-
-def _read(memory: Memory, layer: _Layer, query, key, value, options) -> Tensor:
-    """Each text of ``memory.spans`` over the prefix and, causally, over itself. Returns (T, heads, value dim).
-
-    It goes by tiles of a text, so that scores stay in the processor's cache and later keys are not looked at.
-    """
-    (heads, total, dim), kv_heads = query.shape, key.shape[0]
-    out = value.new_empty(total, heads, value.shape[-1])
-    layer.fresh = (key, value)
-    for a, b in memory.spans:
-        for c in range(a, b, TILE):
-            d = min(c + TILE, b)
-            tile = query[:, c:d].reshape(kv_heads, -1, dim)
-            own_scores = (tile @ key[:, a:d].transpose(1, 2)).view(heads, d - c, d - a)
-            on_prefix, on_own = _weights(memory, layer, tile, own_scores, (c, d), options)
-            mixed = on_prefix @ layer.prefix[1] + on_own.reshape(kv_heads, -1, d - a) @ value[:, a:d]
-            out[c:d] = mixed.view(heads, d - c, -1).transpose(0, 1)
-    return out
-
-
-def _write(memory: Memory, layer: _Layer, query, key, value, options) -> Tensor:
-    """The next token of each row over the prefix and the row's own tokens. Returns (rows, heads, value dim)."""
-    (heads, rows, dim), kv_heads = query.shape, key.shape[0]
-    at = (torch.arange(rows, device=key.device), slice(None), memory.positions - len(memory.prefix))
-    for kept, new in zip(layer.rows, (key, value), strict=True):
-        kept[at] = new.transpose(0, 1)
-    keys, values = (t[:rows] for t in layer.rows)
-    by_row = query.view(kv_heads, -1, rows, dim).permute(2, 0, 1, 3)  # rows, kv heads, group, dim
-    own_scores = (by_row @ keys.transpose(2, 3)).permute(1, 2, 0, 3).reshape(heads, rows, -1)
-    on_prefix, on_own = _weights(memory, layer, query.reshape(kv_heads, -1, dim), own_scores, (0, rows), options)
-    mixed = (on_prefix @ layer.prefix[1]).view(heads, rows, -1).transpose(0, 1)
-    by_row = on_own.view(kv_heads, -1, rows, memory.room).permute(2, 0, 1, 3)
-    return mixed + (by_row @ values).view(rows, heads, -1)
-
-
-def _weights(memory, layer, query, own_scores, span: tuple[int, int], options) -> tuple[Tensor, Tensor]:
-    """Attention weights of the tokens ``span`` on the prefix (kv heads, group * tokens, prefix) and on their own text
-    (heads, tokens, keys), from one softmax over both. query (kv heads, group * tokens, dim), scaled."""
-    (softcap, window, sinks), start = options, len(memory.prefix)
-    heads, tokens, n_own = own_scores.shape
-    scores = query.new_empty(heads, tokens, start + n_own)
-    scores[..., :start] = (query @ layer.prefix[0].transpose(1, 2)).view(heads, tokens, start)
-    scores[..., start:] = own_scores
-    if softcap is not None:
-        scores.div_(softcap).tanh_().mul_(softcap)
-    first, mask = _mask(memory, span, start + n_own, window, scores)
-    scores[..., first:] += mask
-    if sinks is not None:
-        scores = torch.cat((scores, sinks.to(scores.dtype).view(-1, 1, 1).expand(-1, tokens, 1)), dim=-1)
-    weights = scores.softmax(-1)  # in float32 inside, whatever the dtype
-    return weights[..., :start].reshape(*query.shape[:2], start), weights[..., start : start + n_own]
-
-
-def _mask(memory: Memory, span: tuple[int, int], n_keys: int, window: int | None, like: Tensor) -> tuple[int, Tensor]:
-    """From which key on to add what to the scores of the tokens ``span``: minus infinity hides a key. A row's tokens
-    stand right behind the prefix, so key i of ``n_keys`` has position i; empty room lies behind a row's last token."""
-    window = window if window is not None and window < n_keys else None
-    if (span, window) not in memory.masks:
-        first = len(memory.prefix) if window is None else 0  # without a window all of the prefix is seen
-        distance = memory.positions[slice(*span), None] - torch.arange(first, n_keys, device=like.device)
-        hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
-        memory.masks[span, window] = first, like.new_zeros(hidden.shape).masked_fill_(hidden, -math.inf)
-    return memory.masks[span, window]
-
-
-# --- the loop ---
-
-
 def generate(
-    model, requests: Sequence[Request], settings: Decoding, *, tokenizer=None, batch_size: int | None = None,
-    memory: Memory | None = None,
+    model: Any, requests: Sequence[Request], settings: Decoding, *, tokenizer: Any = None,
+    batch_size: int | None = None, memory: Memory | None = None,
 ) -> Iterator[Finished]:  # fmt: skip
     """Every sample of every request, each as soon as it ends, in any order.
 
@@ -248,7 +88,7 @@ class _Question:
     request: int
     length: int
     waiting: int = 0  # samples
-    fresh: list[tuple[Tensor, Tensor]] | None = None
+    fresh: list[Pair] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -267,7 +107,7 @@ class _Row:
 
 
 @contextmanager
-def _prepared(model) -> Iterator[None]:
+def _prepared(model: Any) -> Iterator[None]:
     """The model with our attention function and, on a CPU, with packed linear layers; as it was afterwards."""
     before = model.config._attn_implementation
     AttentionInterface.register(ATTENTION, shared_prefix_attention)
@@ -282,13 +122,16 @@ def _prepared(model) -> Iterator[None]:
 class _Run:
     """The state of one ``generate``: questions waiting to be read, samples ready to be written, rows being written."""
 
-    def __init__(self, model, requests, settings, batch_size, memory, choose_tokens, ends) -> None:
+    def __init__(
+        self, model: Any, requests: Sequence[Request], settings: Decoding, batch_size: int | None, memory: Memory,
+        choose_tokens: "Callable[[list[_Row], Tensor], list[int]]", ends: Callable[[list[int]], str | None],
+    ) -> None:  # fmt: skip
         self.model, self.requests, self.settings = model, requests, settings
-        self.batch_size, self.memory = batch_size, memory
+        self.memory, self.wanted_batch = memory, batch_size
         self.choose_tokens, self.ends = choose_tokens, ends
         prompts = [list(request.prompt_ids) for request in requests]
         # A question needs a token to be read, so one token of the shortest prompt is left.
-        self.prefix = os.path.commonprefix(prompts)[: min(map(len, prompts)) - 1]
+        self.prefix = prompts[0][: min(len(os.path.commonprefix(prompts)), min(map(len, prompts)) - 1)]
         self.suffixes = [prompt[len(self.prefix) :] for prompt in prompts]
         # Questions of like length go together; the longest first, so that memory runs out at once or never.
         self.waiting = deque(sorted(range(len(requests)), key=lambda i: -len(prompts[i])))
@@ -301,7 +144,7 @@ class _Run:
             try:
                 self._read_prefix()
                 n_rows = sum(request.n_samples for request in self.requests)
-                self.batch_size = min(self.batch_size or self._sensible_batch(), n_rows)
+                self.batch_size = min(self.wanted_batch or self._sensible_batch(), n_rows)
                 while self.rows or self.ready or self.waiting:
                     yield from self._fill()
                     if self.rows:
@@ -345,7 +188,10 @@ class _Run:
     @torch.inference_mode()
     def _read_questions(self) -> list[_Row]:
         """Runs some waiting questions through the model together; their samples, each with its first token."""
-        questions, ids, spans, positions = [], [], [], []
+        questions: list[_Question] = []
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        positions: list[int] = []
         while self.waiting and (not ids or len(ids) + len(self.suffixes[self.waiting[0]]) <= self.read_at_once):
             request = self.waiting.popleft()
             suffix = self.suffixes[request]
@@ -358,7 +204,7 @@ class _Run:
         rows, sources = [], []
         for number, (question, (a, b)) in enumerate(zip(questions, spans, strict=True)):
             layers = self.memory.layers.values()
-            question.fresh = [tuple(t[:, a:b] for t in layer.fresh) for layer in layers]
+            question.fresh = [both(itemgetter((slice(None), slice(a, b))), layer.fresh) for layer in layers]
             seeds = self.requests[question.request].seeds
             for sample in range(self.requests[question.request].n_samples):
                 rows.append(_Row(question, sample, uniforms_of(seeds[sample], self.settings)))
@@ -380,13 +226,13 @@ class _Run:
                 kept[len(self.rows), :, : row.question.length] = new
         row.question.waiting -= 1
         if not row.question.waiting:
-            row.question.fresh = None
+            row.question.fresh = []
         self.rows.append(row)
 
     @torch.inference_mode()
     def _write(self) -> list[Finished]:
         """Writes one token in every row; rows that end with it leave the batch."""
-        self.memory.spans = None
+        self.memory.spans = []
         rows = self.batch_size if self.ready or self.waiting else len(self.rows)  # no more will come
         self.memory.make_room(rows, max(row.needs() for row in self.rows))
         positions = [len(self.prefix) + row.needs() - 1 for row in self.rows]
@@ -440,7 +286,7 @@ def _choose_for_rows(settings: Decoding, rows: list[_Row], logits: Tensor) -> li
 # --- does it fit ---
 
 
-def supports(model, *, length: int = 64) -> str | None:
+def supports(model: Any, *, length: int = 64) -> str | None:
     """None where the engine computes the model's own logits on texts of ``length`` tokens, else the reason why not.
 
     Random tokens are run both ways: in one piece by the model, read in pieces and written one by one by the engine. A
@@ -462,16 +308,17 @@ def supports(model, *, length: int = 64) -> str | None:
     if own.shape != ours.shape:
         return f"logits of shape {tuple(ours.shape)} where the model gives {tuple(own.shape)}"
     own, ours = own.float(), ours.float()
-    error = ((own - ours).norm() / (own - own.mean(-1, keepdim=True)).norm()).item()
+    off = ((own - ours).norm() / (own - own.mean(-1, keepdim=True)).norm()).item()
     # In half precision two correct ways differ by 0.05 to 0.1 (SmolLM2-135M in bfloat16), as each does from float32.
     allowed = 1e-3 if model.dtype == torch.float32 else 0.2
-    return None if error <= allowed else f"its logits differ from the model's own by {error:.2g} (allowed: {allowed})"
+    return None if off <= allowed else f"its logits differ from the model's own by {off:.2g} (allowed: {allowed})"
 
 
-def _probe(model, text: list[int]) -> tuple[Tensor, int]:
+def _probe(model: Any, text: list[int]) -> tuple[Tensor, int]:
     """Our logits (4, vocabulary) of the last tokens of ``text``, the end of a question and three written ones; and the
     number of attention layers."""
-    prompt, new, logits = text[:-3], text[-3:] + [0], []
+    prompt, new = text[:-3], text[-3:] + [0]
+    logits: list[Tensor] = []
     neighbour = prompt[:-24] + prompt[:7]  # all but the end is shared, so prefix, question and own tokens all count
 
     def force(rows: list[_Row], values: Tensor) -> list[int]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 @contextmanager
-def packed(model) -> Iterator[None]:
+def packed(model: torch.nn.Module) -> Iterator[None]:
     """The linear layers of ``model`` packed, where processor and torch allow it; afterwards as they were."""
     modules = list(model.modules())
     owners = Counter(id(weight) for module in modules for weight in module.parameters(recurse=False))
@@ -43,7 +43,8 @@ def _pack(module: torch.nn.Linear, shared: bool) -> Tensor | None:
         weight = torch.ops.mkldnn._reorder_linear_weight(module.weight.detach())
     except (RuntimeError, AttributeError):  # a dtype that this processor does not multiply, or a build without oneDNN
         return None
-    module.forward = lambda x: torch.ops.mkldnn._linear_pointwise(x, weight, module.bias, "none", [], "")
+    call = torch.ops.mkldnn._linear_pointwise
+    vars(module)["forward"] = lambda x: call(x, weight, module.bias, "none", [], "")
     if not shared:
         module.weight.data = module.weight.new_empty(0)
     return weight

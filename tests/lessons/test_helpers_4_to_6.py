@@ -13,7 +13,7 @@ from gsm8k_nb import data, metrics, stats
 from gsm8k_nb.answers import judge
 from gsm8k_nb.answers.calculator import annotations, evaluate
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.lessons import better, chance, renumber, sliders
+from gsm8k_nb.lessons import better, chance, renumber, show
 from gsm8k_nb.records import Problem
 
 COLUMNS = {
@@ -286,13 +286,13 @@ def test_results_as_tables():
 @pytest.fixture
 def shown(monkeypatch) -> list:
     shown: list = []
-    monkeypatch.setattr(sliders, "display", shown.append)
+    monkeypatch.setattr(show, "display", shown.append)
     return shown
 
 
 def explore() -> None:
     still = [{"difference": 2, "discordance": 20}, {"difference": 5, "discordance": 20}]
-    sliders.explore(better.power_figure, "power", still, difference=(1, 20), discordance=(2, 60))
+    show.explore(better.power_figure, "power", still, difference=(1, 20), discordance=(2, 60))
 
 
 def test_still_figures_come_first_and_sliders_after(shown):

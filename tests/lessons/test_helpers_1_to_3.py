@@ -33,7 +33,7 @@ def test_wrong_labels_are_as_many_as_asked_and_wrong(classroom):
     assert all(one.solution == true.solution and one.id == true.id for true, one in wrong)
     assert labelled == labels.with_wrong_labels(classroom, 0.25, seed=3)
     assert labelled != labels.with_wrong_labels(classroom, 0.25, seed=4)
-    with pytest.raises(ValueError, match="share must be 0 to 1, got 2"):
+    with pytest.raises(ValueError, match="share is a share and must be in 0..1, got 2"):
         labels.with_wrong_labels(classroom, 2)
 
 
@@ -42,13 +42,6 @@ def test_a_wrong_label_stops_one_step_early(problems):
     assert labels.one_step_early(problems[0]) == 6  # only one step: the answer 5 plus one
     odd = Problem("odd", "?", "<<1/2=1/2>>1/2 <<2*3=6>>6\n#### 6", Decimal(6))
     assert labels.one_step_early(odd) == Decimal("0.5")
-
-
-def test_noise_costs_the_honest_solver_and_rewards_the_other(classroom):
-    row = labels.noise_table(classroom, [0.1]).loc["10%"]
-    assert row["wrong labels"] == 11
-    assert row["always right: measured"] == row["repeats the labels: true"] == "90.2%"
-    assert row["always right: true"] == row["repeats the labels: measured"] == "100.0%"
 
 
 @pytest.mark.parametrize(("wrong", "certain"), [(0, 10), (2, 5), (5, 1), (5.5, 0)])
@@ -93,7 +86,7 @@ class Counted:
 @pytest.fixture
 def counted(monkeypatch) -> Counted:
     sampler = Counted()
-    monkeypatch.setattr(prompting, "_sampler", lambda config: sampler)
+    monkeypatch.setattr(prompting, "sampler", lambda config: sampler)
     return sampler
 
 
@@ -179,7 +172,7 @@ def test_verdicts_and_shares_by_rule_and_by_function(pool):
     shares = reading.share_read({"made": pool}, {"strict": "strict", "flexible": "flexible"})
     assert shares.loc["made"].tolist() == [37.5, 62.5]
     shown = reading.show_disagreements(pool, "strict", "flexible").data
-    assert shown.count("<p>") == 2 and "test-0000, sample 1: first reads no answer, second 5; gold 5" in shown
+    assert shown.count("<p ") == 2 and "test-0000, sample 1: first reads no answer, second 5; gold 5" in shown
     assert "agree on every completion" in reading.show_disagreements(pool, "strict", "strict").data
 
 
