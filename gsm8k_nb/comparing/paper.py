@@ -1,157 +1,145 @@
 r"""A paper's appendix from finished runs: LaTeX, CSV and Markdown tables, and what it takes to repeat them.
 
-    \begin{tabular}{llrlc}
+    \begin{tabular}{lrrrlc}
     \toprule
-    System & Protocol & Accuracy (\%) & 95\% interval & Group \\
+    system & right & of & accuracy \% & 95\% interval & group \\
     \midrule
-    \textbf{GPT-3 175B + verifier} & ... & \textbf{56.25} & 53.60--58.91 & a \\
+    \textbf{GPT-3 175B + verifier} & 742 & 1319 & \textbf{56.25} & 53.60 to 58.91 & a \\
 
 ``appendix.tex`` is a whole article that holds the tables, the figures and the statement: it compiles as it is, with
-``booktabs`` and ``graphicx``; each file in ``tables/`` can be input on its own into another paper.
+``booktabs`` and ``graphicx``; each file in ``paper/`` can be input on its own into another paper.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
+from jinja2 import Environment
 
 from gsm8k_nb import __version__
-from gsm8k_nb.comparing import Comparison, System, best_group, conclusion
-from gsm8k_nb.comparing import tables as compare_tables
-from gsm8k_nb.reporting.files import csv_text, latex, markdown, save_figure
-from gsm8k_nb.reporting.html import escape, preformatted
+from gsm8k_nb.comparing import tables
+from gsm8k_nb.comparing.figures import FIGURES, save_figures
+from gsm8k_nb.comparing.pairs import Comparison, conclusion
+from gsm8k_nb.comparing.read import System
+from gsm8k_nb.comparing.showing import written
+from gsm8k_nb.reporting import tables as run_tables
+from gsm8k_nb.reporting.files import csv_text, latex, latex_tabular, markdown, markdown_table
+from gsm8k_nb.reporting.html import escape, preformatted, table_html
 from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import manifest
-from gsm8k_nb.texts import p_number, percent, points
 
 STATED = (  # protocol field -> how a note states it
     ("metric", "{}"), ("shots", "{} exemplars"), ("prompt", "prompt {}"),
     ("temperature", "temperature {:g}"), ("top_p", "top-p {:g}"), ("top_k", "top-k {}"),
     ("max_new_tokens", "at most {} new tokens"), ("exemplars_as", "exemplars as {}"),
 )  # fmt: skip
+METHODS = {
+    "percentile": "percentile bootstrap", "wilson": "Wilson", "clopper-pearson": "Clopper and Pearson",
+    "exact": "the exact one of Fay and Lumbard (2021), which agrees with the test",
+    "score": "score interval over problems, which agrees with the test",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One table as text: a heading, rows of plain text (a first cell may have two lines), which are bold, a note."""
+    """One table for print, as text, its first column the names; the numbers behind it, unrounded; a note below it."""
 
     name: str
     caption: str
-    heading: list[str]
+    shown: pd.DataFrame
+    numbers: pd.DataFrame
     align: str  # a letter a column, as in tabular
-    rows: list[list[str]]
-    bold: list[bool]
-    emphasis: tuple[int, ...]  # the cells of a bold row that are bold
+    strong: pd.DataFrame  # which cells of ``shown`` are bold
     note: str
 
 
-def accuracy_table(found: Comparison) -> PaperTable:
+def accuracy_table(comparison: Comparison) -> PaperTable:
     """Accuracy of each system with its interval and group; bold for those that cannot be told from the best."""
-    level = f"{found.level} interval"
-    rows = [
-        [
-            one.name,
-            f"{int(one.verdicts.sum())}/{one.verdicts.size}",
-            percent(one.interval.estimate),
-            _between(one.interval.low, one.interval.high),
-            letters,
-        ]
-        for one, letters in zip(found.systems, found.letters, strict=True)
-    ]
-    heading = ["System", "Right", "Accuracy (%)", level, "Group"]
-    caption = f"Accuracy on {len(found.problems)} problems of {_dataset(found)}."
-    bold = best_group(found) if found.pairs else [False] * len(rows)
-    return PaperTable("accuracy", caption, heading, "lrrlc", rows, bold, (0, 2), accuracy_note(found))
+    shown = tables.accuracy(comparison).drop(columns=["standard error", "method"]).reset_index()
+    caption = f"Accuracy on {len(comparison.problems)} problems of {_dataset(comparison)}."
+    strong = _nowhere(shown)
+    strong.loc[comparison.best if comparison.pairs else [False], ["system", "accuracy %"]] = True
+    note = accuracy_note(comparison)
+    return PaperTable("accuracy", caption, shown, tables.accuracy_numbers(comparison), "lrrrlc", strong, note)
 
 
-def pairs_table(found: Comparison) -> PaperTable:
+def pairs_table(comparison: Comparison) -> PaperTable:
     """Each pair of systems with the paired test."""
-    level = f"{found.level} interval"
-    rows = [
-        [
-            "\n\N{MINUS SIGN} ".join(found.names(pair)),
-            points(pair.result.difference),
-            _between(pair.result.low, pair.result.high),
-            f"{pair.result.only_a}/{pair.result.only_b}",
-            p_number(pair.p, found.alpha),
-            p_number(pair.p_adjusted, found.alpha),
-        ]
-        for pair in found.pairs
-    ]
-    heading = ["Pair", "Points", level, "Only one", "p", "p corrected"]
-    caption = f"Differences of accuracy between systems on the same {len(found.problems)} problems."
-    return PaperTable("pairs", caption, heading, "lrlrrr", rows, [False] * len(rows), (), pairs_note(found))
+    shown = tables.pairs(comparison).reset_index()
+    shown = shown.rename(columns={"difference": "points", f"p after {comparison.correction}": "p corrected"})
+    shown["pair"] = shown["first"] + " \N{MINUS SIGN} " + shown["second"]
+    shown["only one"] = shown["only first"].astype(str) + "/" + shown["only second"].astype(str)
+    shown = shown[["pair", "points", f"{comparison.level} interval", "only one", "p", "p corrected"]]
+    caption = f"Differences of accuracy between systems on the same {len(comparison.problems)} problems."
+    numbers, note = tables.pair_numbers(comparison), pairs_note(comparison)
+    return PaperTable("pairs", caption, shown, numbers, "lrlrrr", _nowhere(shown), note)
 
 
-def accuracy_note(found: Comparison) -> str:
+def _nowhere(table: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(False, index=table.index, columns=table.columns)
+
+
+def accuracy_note(comparison: Comparison) -> str:
     """Protocol, intervals and groups: what a reader needs under the table of accuracies."""
-    level = f"{found.level}"
-    methods = sorted({one.interval.method for one in found.systems})
-    resampled = f" ({found.config.n_resamples:,} resamples, seed {found.config.seed})"
-    said = [_METHODS[name] + (resampled if name in ("percentile", "bca") else "") for name in methods]
+    methods = sorted({interval.method for interval in comparison.intervals})
+    resampled = f" ({comparison.config.n_resamples:,} resamples, seed {comparison.config.seed})"
+    named = [METHODS[name] + (resampled if name == "percentile" else "") for name in methods]
     lines = [
-        compare_tables.banner(found, short=True),
-        protocol_note(found),
-        f"{level} intervals over problems: {', '.join(said)}.",
+        comparison.banner(whole=False),
+        protocol_note(comparison),
+        f"{comparison.level} intervals over problems: {', '.join(named)}.",
     ]
-    if found.pairs:
+    if comparison.pairs:
         lines.append(
-            f"Systems that share a letter in Group cannot be told apart at {found.alpha_level} by paired tests with "
-            f"{found.correction}; bold: not told apart from the highest accuracy."
+            f"Systems that share a letter under group cannot be told apart at {comparison.alpha_level} by paired tests "
+            f"with {comparison.correction}; bold: not told apart from the highest accuracy."
         )
-    left_out = sum(len(one.ids) for one in found.left_out)
+    left_out = sum(len(part.ids) for part in comparison.left_out)
     if left_out:
         lines.append(f"{left_out} problems that not all runs scored alike are left out.")
     return " ".join(filter(None, lines))
 
 
-def pairs_note(found: Comparison) -> str:
+def pairs_note(comparison: Comparison) -> str:
     """The tests under the table of pairs."""
-    tests = list(dict.fromkeys(pair.test for pair in found.pairs))
-    methods = list(dict.fromkeys(pair.result.method for pair in found.pairs))
-    intervals = {
-        "exact": "the exact one of Fay and Lumbard (2021), which agrees with the test",
-        "score": "score interval over problems, which agrees with the test",
-    }
-    one_verdict = all(pair.result.p_mcnemar is not None for pair in found.pairs)
+    tests = list(dict.fromkeys(pair.test for pair in comparison.pairs))
+    methods = list(dict.fromkeys(METHODS[pair.result.method] for pair in comparison.pairs))
+    one_verdict = all(pair.result.p_mcnemar is not None for pair in comparison.pairs)
     only = "solved by the first/the second alone" if one_verdict else "with the higher mean for the first/the second"
-    kind = "family-wise error" if found.config.correction == "holm" else "false discovery rate"
+    kind = "family-wise error" if comparison.config.correction == "holm" else "false discovery rate"
     lines = [
-        compare_tables.banner(found, short=True),
-        "Points: first minus second, in percentage points. Interval: "
-        f"{' or '.join(intervals[one] for one in methods)}, for each pair by itself.",
+        comparison.banner(whole=False),
+        f"Points: first minus second, in percentage points. Interval: {' or '.join(methods)}, for each pair by itself.",
         f"Only one: problems {only}. p: two-sided {' or '.join(tests)}.",
-        f"p corrected: {found.correction} for {len(found.pairs)} pairs ({kind} {found.alpha_level}).",
+        f"p corrected: {comparison.correction} for {len(comparison.pairs)} pairs ({kind} {comparison.alpha_level}).",
     ]
     return " ".join(filter(None, lines))
 
 
-def protocol_note(found: Comparison) -> str:
+def protocol_note(comparison: Comparison) -> str:
     """What the runs state of their protocol, once where it is one."""
     holders: dict[str, list[str]] = {}
-    for one in found.systems:
-        holders.setdefault(_protocol(one), []).append(one.name)
+    for system in comparison.systems:
+        holders.setdefault(_protocol(system), []).append(system.name)
     if len(holders) == 1:
         return f"Protocol: {next(iter(holders))}."
     return "Protocols: " + "; ".join(f"{text} ({' and '.join(names)})" for text, names in holders.items()) + "."
 
 
-def _protocol(one: System) -> str:
-    values = one.metrics["protocol"]
-    parts = [form.format(values[name]) for name, form in STATED if values.get(name) is not None]
-    if values.get("chat") is not None:
-        parts.append("chat template" if values["chat"] else "no chat template")
-    n, stored = values["n_samples"], "" if values.get("prompt") else "stored "
+def _protocol(system: System) -> str:
+    parts = [form.format(system.field(name)) for name, form in STATED if system.field(name) is not None]
+    if system.field("chat") is not None:
+        parts.append("chat template" if system.field("chat") else "no chat template")
+    n, stored = system.field("n_samples"), "" if system.field("prompt") else "stored "
     parts.append(f"one {stored}completion a problem" if n == 1 else f"{n} {stored}completions a problem")
-    return ", ".join([*parts, f"answers read by the rule {one.rule}"])
+    return ", ".join([*parts, f"answers read by the rule {system.rule}"])
 
 
-def _dataset(found: Comparison) -> str:
-    data = {(one.metrics["dataset"]["name"], one.metrics["dataset"]["split"]) for one in found.systems}
-    named = " and ".join(f"{'GSM8K' if name == 'gsm8k' else name} ({split} split)" for name, split in sorted(data))
-    return named
+def _dataset(comparison: Comparison) -> str:
+    data = {(system.field("dataset name"), system.field("dataset split")) for system in comparison.systems}
+    return " and ".join(f"{'GSM8K' if name == 'gsm8k' else name} ({split} split)" for name, split in sorted(data))
 
 
 # --- forms of a table ------------------------------------------------------------------------------------------------
@@ -159,119 +147,55 @@ def _dataset(found: Comparison) -> str:
 
 def to_latex(table: PaperTable) -> str:
     """A table environment with booktabs rules, names broken over lines where they are long, and its note below."""
-    wide = any(len(row[0]) > 24 or "\n" in row[0] for row in table.rows)
-    first = r"p{0.28\linewidth}" if wide else "l"
-    lines = [
-        r"\begin{table}[htbp]",
-        r"\centering",
-        rf"\caption{{{latex(table.caption)}}}",
-        rf"\label{{tab:gsm8k-{table.name}}}",
-        r"\small",
-        r"\setlength{\tabcolsep}{3pt}",
-        rf"\begin{{tabular}}{{{first}{table.align[1:]}}}",
-        r"\toprule",
-        " & ".join(latex(cell) for cell in table.heading) + r" \\",
-        r"\midrule",
-        *(_latex_row(cells, wide) for cells in _cells(table, latex, r"\textbf{{{}}}")),
-        r"\bottomrule",
-        r"\end{tabular}",
-        "",
-        r"\medskip",
-        r"\parbox{\linewidth}{\footnotesize\raggedright " + latex(table.note) + "}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _latex_row(cells: list[str], broken: bool) -> str:
-    first = r"\raggedright " + cells[0].replace("\n", r"\newline ") if broken else cells[0]
-    return " & ".join([first, *cells[1:]]) + r" \\"
-
-
-def _cells(table: PaperTable, escaped: Callable[[str], str], bold: str) -> list[list[str]]:
-    """The rows, escaped, with the emphasised cells of bold rows put into the form ``bold``."""
-    return [
-        [bold.format(escaped(cell)) if is_bold and place in table.emphasis else escaped(cell)
-         for place, cell in enumerate(row)]
-        for row, is_bold in zip(table.rows, table.bold, strict=True)
-    ]  # fmt: skip
+    tabular = latex_tabular(table.shown, table.align, table.strong)
+    texts = {"name": table.name, "caption": latex(table.caption), "note": latex(table.note)}
+    return _template("table.tex.jinja", **texts, tabular=tabular)
 
 
 def to_markdown(table: PaperTable) -> str:
     """A table in GitHub's Markdown, bold where the LaTeX is, with caption and note."""
-    rule = [{"l": "---", "r": "---:", "c": ":---:"}[letter] for letter in table.align]
-    lines = ["| " + " | ".join(row) + " |" for row in [table.heading, rule, *_cells(table, markdown, "**{}**")]]
-    return "\n".join([f"{markdown(table.caption)}", "", *lines, "", markdown(table.note)]) + "\n"
+    rows = markdown_table(table.shown, table.align, table.strong)
+    return f"{markdown(table.caption)}\n\n{rows}\n\n{markdown(table.note)}\n"
 
 
-def to_frame(table: PaperTable) -> pd.DataFrame:
-    """A table as a frame, as a notebook shows it."""
-    rows = [[cell.replace("\n", " ") for cell in row] for row in table.rows]
-    return pd.DataFrame(rows, columns=table.heading).set_index(table.heading[0])
-
-
-def accuracy_numbers(found: Comparison) -> pd.DataFrame:
-    """The numbers behind `accuracy_table`, unrounded, as shares: for the CSV file."""
-    rows = [
-        {
-            "system": one.name, "right": int(one.verdicts.sum()), "of": one.verdicts.size,
-            "accuracy": one.interval.estimate, "low": one.interval.low, "high": one.interval.high,
-            "standard_error": one.interval.standard_error, "interval": one.interval.method, "group": letters,
-            "best": best, "protocol": one.metrics["protocol"]["label"], "rule": one.rule,
-        }
-        for one, letters, best in zip(found.systems, found.letters, best_group(found), strict=True)
-    ]  # fmt: skip
-    return pd.DataFrame(rows).set_index("system")
-
-
-def pairs_numbers(found: Comparison) -> pd.DataFrame:
-    """The numbers behind `pairs_table`, unrounded, as shares: for the CSV file."""
-    rows = [
-        {
-            "first": found.names(pair)[0], "second": found.names(pair)[1], "difference": pair.result.difference,
-            "low": pair.result.low, "high": pair.result.high, "standard_error": pair.result.standard_error,
-            "interval": pair.result.method, "only_first": pair.result.only_a, "only_second": pair.result.only_b,
-            "test": pair.test, "p": pair.p, "p_corrected": pair.p_adjusted, "correction": found.config.correction,
-            "different": pair.different, "p_unpaired_z": pair.unpaired_p, "unlike": " ".join(pair.unlike),
-        }
-        for pair in found.pairs
-    ]  # fmt: skip
-    return pd.DataFrame(rows).set_index("first")
+def _template(file: str, **values: Any) -> str:
+    text = resources.files("gsm8k_nb").joinpath("assets", file).read_text(encoding="utf-8")
+    environment = Environment(  # braces are LaTeX's own
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<<",
+        variable_end_string=">>",
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.from_string(text).render(values)
 
 
 # --- the statement ---------------------------------------------------------------------------------------------------
 
 
-def statement(found: Comparison) -> list[str]:
+def statement(comparison: Comparison) -> list[str]:
     """How the numbers were made, as sentences to paste: data, code, systems, hardware, seeds, statistics.
 
-    From each run's ``manifest.json`` and ``metrics.json``; what is not recorded is said to be so.
+    From each run's ``manifest.json`` and ``metrics.json``.
     """
-    here = manifest.environment()
-    versions = here["packages"]
-    made = [facts_of(one) for one in found.systems]
-    shared = {name: value for name, value in made[0].items() if all(one.get(name) == value for one in made)}
+    made = [facts_of(system) for system in comparison.systems]
+    shared = {name: value for name, value in made[0].items() if all(facts.get(name) == value for facts in made)}
+    rules = " and ".join(dict.fromkeys(system.rule for system in comparison.systems))
+    own = [{name: value for name, value in facts.items() if name not in shared} for facts in made]
     return [
-        f"Data: {'; '.join(dict.fromkeys(_data(one) for one in found.systems))}.",
-        f"All runs: {_listed(shared)}.",
-        *(
-            f"{one.name}: {_listed({name: value for name, value in facts.items() if name not in shared})}."
-            for one, facts in zip(found.systems, made, strict=True)
-        ),
-        f"Comparison: {len(found.problems)} problems common to all runs; rule {_rules(found)}; "
-        f"{found.level} intervals, {found.config.n_resamples:,} bootstrap resamples, seed "
-        f"{found.config.seed}; {found.correction} for {len(found.pairs)} pairs. Computed with gsm8k_nb {__version__} "
-        f"({_commit(here['git'])}), Python {here['python']}, NumPy {versions.get('numpy')}, "
-        f"SciPy {versions.get('scipy')}.",
+        f"Data: {'; '.join(dict.fromkeys(_data(system) for system in comparison.systems))}.",
+        *([f"All runs: {_listed(shared)}."] if shared else []),
+        *(f"{system.name}: {_listed(facts)}." for system, facts in zip(comparison.systems, own, strict=True) if facts),
+        f"Comparison: {len(comparison.problems)} problems common to all runs; rule {rules}; {comparison.level} "
+        f"intervals, {comparison.config.n_resamples:,} bootstrap resamples, seed {comparison.config.seed}; "
+        f"{comparison.correction} for {len(comparison.pairs)} pairs. Computed with gsm8k_nb {__version__}, "
+        f"{_listed(run_tables.code_of(manifest.environment()))}.",
     ]
 
 
-def _rules(found: Comparison) -> str:
-    return " and ".join(dict.fromkeys(one.rule for one in found.systems))
-
-
-def _data(one: System) -> str:
-    data = one.metrics["dataset"]
+def _data(system: System) -> str:
+    data = system.metrics["dataset"]
     revision = f", revision {data['revision']}" if data.get("revision") else ""
     return (
         f"{data['name']} ({data['config']}, {data['split']} split, {data['n_problems']} of {data['n_total']} problems, "
@@ -279,133 +203,63 @@ def _data(one: System) -> str:
     )
 
 
-def facts_of(one: System) -> dict[str, str]:
-    """What is recorded of one run, as named texts: model, protocol, engine, code, machine, seed, hashes, dates."""
-    made = one.run.read_json("manifest.json")
-    config, environment = one.config, made.get("environment", {})
-    inputs, engine = made.get("inputs", config.get("inputs", {})), made.get("engine", {})
-    sessions = made.get("sessions", [])
+def facts_of(system: System) -> dict[str, str]:
+    """What is recorded of one run, as named texts: model, protocol, and how its samples were made or where from."""
+    config, made, log = run_tables.origin_of(system.run)
+    inputs = system.config.get("inputs") or {}
     facts = {
-        "model": config["model"],
-        "revision": config.get("revision"),
-        "protocol": _protocol(one),
-        "prompt sha256": one.metrics["protocol"].get("prompt_sha256"),
-        "exemplars": inputs.get("exemplar_ids"),
-        **{name.replace("_", " "): value for name, value in engine.items() if name not in ("source_config", "stored")},
-        "seed": config["seed"],
-        "code": f"gsm8k_nb {environment.get('packages', {}).get('gsm8k_nb')} ({_commit(environment.get('git'))})",
-        "Python": environment.get("python"),
-        "packages": _packages(environment),
-        "machine": f"{environment['platform']}, {environment['cores']} cores" if environment else "not recorded",
-        "sampled on": f"{sessions[0]['started'][:10]} to {sessions[-1]['ended'][:10]} (UTC)" if sessions else None,
-        "run": one.run.folder.name,
+        "model": log.get("model") or made.model,
+        "revision": made.revision,
+        "protocol": _protocol(system),
+        "prompt sha256": system.field("prompt_sha256"),
+        "exemplars": ", ".join(inputs.get("exemplar_ids") or []),
+        "seed": None if made.sampler == "replay" else made.seed,
+        **run_tables.made_with(system.run)["value"],
+        "run": system.run.folder.name,
     }
-    return {name: _plain(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    return {name: str(value) for name, value in facts.items() if value not in (None, "")}
 
 
 def _listed(facts: dict[str, str]) -> str:
-    return "; ".join(f"{name} {value}" for name, value in facts.items())
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items() if one is not None)
-    if isinstance(value, list):
-        return ", ".join(map(_plain, value))
-    return str(value)
-
-
-def _packages(environment: dict[str, Any]) -> str:
-    wanted = ("torch", "transformers", "tokenizers", "numpy", "scipy")
-    versions = environment.get("packages", {})
-    return ", ".join(f"{name} {versions[name]}" for name in wanted if name in versions)
-
-
-def _commit(git: dict[str, Any] | None) -> str:
-    if not git:
-        return "commit not recorded"
-    return f"commit {git['commit'][:12]}{' with local changes' if git['dirty'] else ''}"
+    return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
 
 
 # --- showing and saving ----------------------------------------------------------------------------------------------
 
 
-def show(found: Comparison, make: Callable[[Comparison], PaperTable]) -> HTML:
-    """One paper table for a notebook: as a table, with its note, and its LaTeX to copy."""
-    table = make(found)
-    shown = compare_tables.show(found, to_frame(table)).data
+def show(comparison: Comparison, name: str) -> HTML:
+    """The table ``accuracy`` or ``pairs`` for a notebook: with its note, which warns of unlike runs, and its LaTeX."""
+    if name == "pairs" and not comparison.pairs:
+        return HTML("<p>A single run has no pair to compare.</p>")
+    table = {"accuracy": accuracy_table, "pairs": pairs_table}[name](comparison)
     source = f"<details><summary>LaTeX</summary>{preformatted(to_latex(table))}</details>"
+    shown = table_html(table.shown.set_index(table.shown.columns[0]))
     return HTML(f"<p>{escape(table.caption)}</p>{shown}<p>{escape(table.note)}</p>{source}")
 
 
-def show_statement(found: Comparison) -> HTML:
+def show_statement(comparison: Comparison) -> HTML:
     """The statement, a paragraph each."""
-    return HTML("".join(f"<p>{escape(line)}</p>" for line in statement(found)))
+    return HTML("".join(f"<p>{escape(line)}</p>" for line in statement(comparison)))
 
 
-def save(found: Comparison) -> pd.DataFrame:
+def save(comparison: Comparison) -> pd.DataFrame:
     """Write ``appendix.tex`` and all its parts into ``out_dir``; returns the files that lie there."""
-    out = Run(found.config.out_folder)
-    made = [(accuracy_table(found), accuracy_numbers(found))]
-    if found.pairs:
-        made.append((pairs_table(found), pairs_numbers(found)))
-    for table, numbers in made:
+    out = Run(comparison.config.out_folder)
+    made = [accuracy_table(comparison)] + ([pairs_table(comparison)] if comparison.pairs else [])
+    for table in made:
         out.write_text(f"paper/{table.name}.tex", to_latex(table))
         out.write_text(f"paper/{table.name}.md", to_markdown(table))
-        out.write_text(f"paper/{table.name}.csv", csv_text(numbers))
-    shown = compare_tables.FIGURES if found.pairs else {}
-    for name, (draw, _) in shown.items():
-        save_figure(out, name, draw(found))
-    lines = statement(found)
+        out.write_text(f"paper/{table.name}.csv", csv_text(table.numbers))
+    figures = save_figures(comparison, out)
+    lines = statement(comparison)
     out.write_text("paper/statement.md", "\n\n".join(map(markdown, lines)) + "\n")
     out.write_text("paper/statement.tex", "\n\n".join(map(latex, lines)) + "\n")
-    out.write_text("appendix.tex", article(found, [table.name for table, _ in made], list(shown)))
-    return compare_tables.written(out.folder)
-
-
-def article(found: Comparison, tables: list[str], shown: list[str]) -> str:
-    """A minimal article around the parts that `save` writes."""
-    texts = {name: text for name, (_, text) in compare_tables.FIGURES.items()}
-    banner = compare_tables.banner(found, short=True)
-    figures = [
-        "\n".join(
-            [
-                r"\begin{figure}[htbp]",
-                r"\centering",
-                rf"\includegraphics{{figures/{name}.pdf}}",
-                rf"\caption{{{latex(texts[name])}. {latex(banner)}}}",
-                rf"\label{{fig:gsm8k-{name.replace('_', '-')}}}",
-                r"\end{figure}",
-            ]
-        )
-        for name in shown
-    ]
-    sentences = [latex(conclusion(found, pair)) for pair in found.pairs]
-    return "\n\n".join(
-        [
-            r"\documentclass{article}" "\n" r"\usepackage{booktabs,graphicx}" "\n"
-            r"\begin{document}" "\n" r"\raggedright\sloppy" "\n" r"\section{Results}",
-            *sentences,
-            *(rf"\input{{paper/{name}.tex}}" for name in tables),
-            *figures,
-            r"\section{Reproducibility}",
-            r"\input{paper/statement.tex}",
-            r"\end{document}",
-        ]
-    ) + "\n"  # fmt: skip
-
-
-def _between(low: float, high: float) -> str:
-    """An interval in percent, in brackets where a minus sign would meet the dash."""
-    if low < 0:
-        return f"[{points(low, sign=False)}, {points(high, sign=False)}]"
-    return f"{points(low, sign=False)}\N{EN DASH}{points(high, sign=False)}"
-
-
-_METHODS = {
-    "percentile": "percentile bootstrap",
-    "bca": "BCa bootstrap",
-    "wilson": "Wilson",
-    "clopper-pearson": "Clopper and Pearson",
-    "clustered": "t interval with standard errors over problems",
-}
+    article = _template(
+        "appendix.tex.jinja",
+        conclusions=[latex(conclusion(comparison, pair)) for pair in comparison.pairs],
+        tables=[table.name for table in made],
+        figures={name: latex(FIGURES[name][1]) for name in figures},
+        banner=latex(comparison.banner(whole=False)),
+    )
+    out.write_text("appendix.tex", article)
+    return written(out.folder)

@@ -12,8 +12,10 @@ LaTeX, not in Markdown.
 import io
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -30,6 +32,7 @@ _LATEX = {
 }  # fmt: skip
 # What a spreadsheet takes for the beginning of a formula, its full-width forms and leading blanks included.
 _FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
+LONG = 24  # characters of a name that is broken over lines in LaTeX
 _NUMBER = re.compile(r"[+-]?\d[\d,.]*%?")
 # Marks that act anywhere in a line; a tag or a reference; and what makes a list, a heading or a rule of a line.
 _MARKDOWN = re.compile(
@@ -54,12 +57,12 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
 def save_table(run: Run, name: str, table: pd.DataFrame) -> None:
     """``tables/NAME.csv`` and ``.tex``."""
     run.write_text(f"tables/{name}.csv", csv_text(table))
-    run.write_text(f"tables/{name}.tex", latex_tabular(table))
+    run.write_text(f"tables/{name}.tex", latex_tabular(table.reset_index(allow_duplicates=True)))
 
 
 def csv_text(table: pd.DataFrame) -> str:
     """A table as CSV that neither a terminal nor a spreadsheet acts on; its index is its first columns."""
-    return _escaped(table, csv_cell).to_csv(index=False)
+    return _escaped(table.reset_index(allow_duplicates=True), csv_cell).to_csv(index=False)
 
 
 def csv_cell(value: Any) -> Any:
@@ -70,10 +73,19 @@ def csv_cell(value: Any) -> Any:
     return visible(f"'{value}" if acts else value)
 
 
-def latex_tabular(table: pd.DataFrame, align: str | None = None) -> str:
-    """A table as a ``tabular`` with the rules of booktabs, every cell escaped; its index is its first columns."""
-    shown = _escaped(table, _latex_cell)
-    return shown.style.hide(axis="index").to_latex(hrules=True, column_format=align)
+def latex_tabular(table: pd.DataFrame, align: str | None = None, strong: pd.DataFrame | None = None) -> str:
+    """A flat table as a ``tabular`` with the rules of booktabs, its cells escaped, those that are ``strong`` bold.
+
+    ``align`` has a letter a column. A first column of long names is broken over lines where it is given.
+    """
+    cells = _escaped(table, _latex_cell)
+    styled = cells.style.hide(axis="index")
+    if align and table.iloc[:, 0].astype(str).str.len().max() > LONG:
+        align = r"p{0.28\linewidth}" + align[1:]
+        styled.map(lambda _: r"raggedright:--nowrap", subset=cells.columns[:1])
+    if strong is not None:
+        styled.apply(lambda _: np.where(strong, "textbf:--rwrap", ""), axis=None)
+    return styled.to_latex(hrules=True, column_format=align)
 
 
 def _latex_cell(value: Any) -> str:
@@ -101,6 +113,13 @@ def markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible(text).split()))
 
 
-def _escaped(table: pd.DataFrame, escape: Any) -> pd.DataFrame:
-    flat = table.reset_index(allow_duplicates=True).astype(object)
-    return flat.map(escape).set_axis([escape(str(name)) for name in flat.columns], axis=1)
+def markdown_table(table: pd.DataFrame, align: str, strong: pd.DataFrame) -> str:
+    """A flat table in GitHub's Markdown, aligned and with bold cells as in `latex_tabular`."""
+    cells = _escaped(table, lambda cell: markdown(str(cell)))
+    cells = cells.mask(strong.to_numpy(), "**" + cells + "**")
+    sides = [{"l": "left", "r": "right", "c": "center"}[letter] for letter in align]
+    return cells.to_markdown(index=False, disable_numparse=True, colalign=sides)
+
+
+def _escaped(table: pd.DataFrame, escape: Callable[[Any], Any]) -> pd.DataFrame:
+    return table.astype(object).map(escape).set_axis([escape(str(name)) for name in table.columns], axis=1)

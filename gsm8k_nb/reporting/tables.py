@@ -117,20 +117,44 @@ def plan(asked: Plan) -> pd.DataFrame:
 
 
 def made_with(run: Run) -> pd.DataFrame:
-    """The engine and the environment, from the manifest."""
-    manifest = run.read_json("manifest.json")
-    engine, environment = manifest.get("engine", {}), manifest.get("environment", {})
-    git = environment.get("git") or {}
-    facts: dict[str, Any] = {name: value for name, value in engine.items() if value is not None}
-    facts["git commit"] = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
-    facts["python"] = f"{environment.get('python')} on {environment.get('platform')}, {environment.get('cores')} cores"
-    facts["packages"] = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
+    """How the samples came about, from the manifest: engine, code, machine, sessions.
+
+    Of samples that others made it says where they came from: when, where and by which packages they were read in here
+    is no fact about them.
+    """
+    manifest, (config, _, log) = run.read_json("manifest.json"), origin_of(run)
+    engine = {name: value for name, value in manifest.get("engine", {}).items() if name not in _NO_FACTS}
+    if config.sampler == "replay":
+        elsewhere = {"made": "elsewhere; what is not stated here, only the source can say"}
+        return _facts({"engine": "replay"} | elsewhere | {"source": "not recorded"} | log | engine)
+    environment = manifest.get("environment", {})
+    facts = engine | code_of(environment)
+    facts["machine"] = "{platform}, {cores} cores".format(**environment) if environment else "not recorded"
     tokens = {kind: count for kind, count in manifest.get("tokens", {}).items() if count}
     facts["tokens"] = ", ".join(f"{count:,} {kind}" for kind, count in tokens.items()) or "not recorded"
-    sessions = manifest.get("sessions", [])
-    spans = [f"{one['started']} to {one['ended'] or 'an end that was not recorded'}" for one in sessions]
-    facts["replayed (UTC)" if engine.get("engine") == "replay" else "sampled (UTC)"] = "; ".join(spans)
+    facts["sampled (UTC)"] = "; ".join(
+        f"{session['started']} to {session.get('ended') or 'an end that was not recorded'}"
+        for session in manifest.get("sessions", [])
+    )
     return _facts(facts)
+
+
+def code_of(environment: dict[str, Any]) -> dict[str, str]:
+    """Commit, Python and packages of a manifest's environment, as texts."""
+    git, packages = environment.get("git") or {}, environment.get("packages", {})
+    return {
+        "git commit": f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown",
+        "python": environment.get("python", "not recorded"),
+        "packages": ", ".join(f"{name} {version}" for name, version in packages.items()),
+    }
+
+
+def origin_of(run: Run) -> tuple[RunConfig, RunConfig, dict[str, Any]]:
+    """A run's own parameters, those that its samples were made with, and what an imported log says of its maker."""
+    stored = run.read_json("config.json")
+    config = RunConfig.checked({name: stored[name] for name in RunConfig.model_fields if name in stored})
+    _, made, inputs = summary.made_by(config, stored.get("inputs", {}))
+    return config, made, inputs.get("log") or {}
 
 
 @or_failure
@@ -299,6 +323,7 @@ def warnings(results: Results) -> list[str]:
     return lines
 
 
+_NO_FACTS = ("source_config", "stored", "stated")  # of an engine: stated elsewhere
 _CHECKS = (
     ("failed", "failed", "these requests are unscored; run the sampling step again to repeat them"),
     ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),
@@ -318,8 +343,15 @@ _CHECKS = (
 
 
 def _facts(values: dict[str, Any]) -> pd.DataFrame:
-    """A two-column table of named facts."""
-    return pd.DataFrame({"value": {name: str(value) for name, value in values.items()}})
+    """A two-column table of named facts; what is not known has no row."""
+    known = {name.replace("_", " "): _plain(value) for name, value in values.items() if value not in (None, "", [], {})}
+    return pd.DataFrame({"value": known})
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items() if each is not None)
+    return ", ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _percent(share: float | None) -> str:

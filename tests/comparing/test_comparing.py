@@ -1,3 +1,4 @@
+import csv
 import dataclasses
 import json
 import re
@@ -8,16 +9,18 @@ import pandas as pd
 import pytest
 
 from gsm8k_nb import comparing, stats
-from gsm8k_nb.comparing import ComparisonError, conclusion, load
-from gsm8k_nb.comparing import tables as compare_tables
+from gsm8k_nb.comparing import ComparisonError, conclusion, figures, load, paper, tables
 from gsm8k_nb.config import CompareConfig, ConfigError
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting import figures
+from gsm8k_nb.reporting import files
 
 from ..test_notebooks import papermill
 from ..test_summary import results_of
 
 HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(2)> $\\frac{1}{2}$ | **b**\n#### 6"
+
+
+SHORT = r"Unlike runs \(max_new_tokens\): see the warning above\.</p>"
 
 
 def problems_of(n: int) -> list[Problem]:
@@ -31,51 +34,53 @@ def run_of(folder, model, verdicts, wrong="#### 6", problems=None, **options) ->
     return str(results_of(problems or problems_of(len(rows)), texts, folder, model=model, **options).run.folder)
 
 
-def found_of(*folders, **options) -> comparing.Comparison:
+def comparison_of(*folders, **options) -> comparing.Comparison:
     return load(CompareConfig(runs=", ".join(folders), n_resamples=1000, **options))
 
 
 def two_runs(tmp_path, both=30, only_a=30, only_b=10, neither=30, **options) -> comparing.Comparison:
     a = [1] * (both + only_a) + [0] * (only_b + neither)
     b = [1] * both + [0] * only_a + [1] * only_b + [0] * neither
-    return found_of(run_of(tmp_path, "org/A", a), run_of(tmp_path, "org/B", b), **options)
+    return comparison_of(run_of(tmp_path, "org/A", a), run_of(tmp_path, "org/B", b), **options)
 
 
 def test_a_pair_is_what_stats_says(tmp_path):
-    found = two_runs(tmp_path)
-    assert [one.name for one in found.systems] == ["A", "B"] and found.letters == ("a", "b")
-    [pair] = found.pairs
-    expected = stats.compare(found.systems[0].verdicts[:, 0], found.systems[1].verdicts[:, 0], n_resamples=1000)
+    comparison = two_runs(tmp_path)
+    assert [one.name for one in comparison.systems] == ["A", "B"] and comparison.letters == ("a", "b")
+    [pair] = comparison.pairs
+    expected = stats.compare(
+        comparison.systems[0].verdicts[:, 0], comparison.systems[1].verdicts[:, 0], n_resamples=1000
+    )
     assert pair.result == expected and pair.result.difference == pytest.approx(0.2)
     assert (pair.result.only_a, pair.result.only_b, pair.test) == (30, 10, "exact McNemar test")
-    assert pair.p == pair.p_adjusted == stats.mcnemar_p(30, 10)
-    assert pair.unpaired_p > pair.p and pair.different and pair.bound > pair.result.difference
-    text = conclusion(found, pair)
+    assert pair.result.p == pair.p_adjusted == stats.mcnemar_p(30, 10)
+    assert pair.unpaired_p > pair.result.p and pair.different and pair.result.bound > pair.result.difference
+    text = conclusion(comparison, pair)
     assert text.startswith("A is better than B: +20.00 points (95% interval ")
     assert "exact McNemar test p = 0.0022; 30 problems only the first solves, 10 only the second)." in text
     assert "correction" not in text  # a single pair needs none
 
 
 def test_better_only_where_the_corrected_test_says_so(tmp_path):
-    found = two_runs(tmp_path, only_a=15, only_b=10)
-    text = conclusion(found, found.pairs[0])
+    comparison = two_runs(tmp_path, only_a=15, only_b=10)
+    text = conclusion(comparison, comparison.pairs[0])
     assert "better" not in text and text.startswith("No difference between A and B is shown: +5.88 points")
-    assert "rules out a true difference of more than" in text and found.letters == ("a", "a")
-    assert comparing.best_group(found) == [True, True]
+    assert "rules out a true difference of more than" in text and comparison.letters == ("a", "a")
+    assert comparison.best == [True, True]
 
 
 def test_correction_counts_all_pairs(tmp_path):
     """A pair at p = 0.04 by itself is no finding among three; Benjamini and Hochberg's is the milder correction."""
     a, b, c = [1] * 100, [1] * 94 + [0] * 6, [1] * 99 + [0]
     folders = [run_of(tmp_path, name, rows) for name, rows in (("A", a), ("B", b), ("C", c))]
-    found = found_of(*folders)
-    raw = [pair.p for pair in found.pairs]
+    comparison = comparison_of(*folders)
+    raw = [pair.result.p for pair in comparison.pairs]
     assert min(raw) < 0.05
-    assert [pair.p_adjusted for pair in found.pairs] == pytest.approx(stats.holm(raw))
-    assert not any(pair.different for pair in found.pairs) and set(found.letters) == {"a"}
-    assert all("better" not in conclusion(found, pair) and "after Holm's" in conclusion(found, pair)
-               for pair in found.pairs)  # fmt: skip
-    milder = found_of(*folders, correction="bh")
+    assert [pair.p_adjusted for pair in comparison.pairs] == pytest.approx(stats.holm(raw))
+    assert not any(pair.different for pair in comparison.pairs) and set(comparison.letters) == {"a"}
+    assert all("better" not in conclusion(comparison, pair) and "after Holm's" in conclusion(comparison, pair)
+               for pair in comparison.pairs)  # fmt: skip
+    milder = comparison_of(*folders, correction="bh")
     assert [pair.p_adjusted for pair in milder.pairs] == pytest.approx(stats.benjamini_hochberg(raw))
     assert "Benjamini and Hochberg's correction" in conclusion(milder, milder.pairs[0])
 
@@ -84,29 +89,29 @@ def test_words_follow_the_test_for_any_verdicts(tmp_path):
     rng = np.random.default_rng(0)
     folders = [run_of(tmp_path, f"M{i}", (rng.random(80) < p).astype(int).tolist())
                for i, p in enumerate((0.2, 0.45, 0.5, 0.55, 0.9))]  # fmt: skip
-    found = found_of(*folders)
-    assert {pair.different for pair in found.pairs} == {True, False}
-    for pair in found.pairs:
-        assert ("better" in conclusion(found, pair)) == pair.different
-        shared = set(found.letters[pair.first]) & set(found.letters[pair.second])
+    comparison = comparison_of(*folders)
+    assert {pair.different for pair in comparison.pairs} == {True, False}
+    for pair in comparison.pairs:
+        assert ("better" in conclusion(comparison, pair)) == pair.different
+        shared = set(comparison.letters[pair.first]) & set(comparison.letters[pair.second])
         assert bool(shared) != pair.different
-        assert "interval" in conclusion(found, pair) and "p " in conclusion(found, pair)
-    order = [one.interval.estimate for one in found.systems]
+        assert "interval" in conclusion(comparison, pair) and "p " in conclusion(comparison, pair)
+    order = [one.estimate for one in comparison.intervals]
     assert order == sorted(order, reverse=True)
 
 
-def test_several_samples_are_tested_for_equal_means(tmp_path):
+def test_several_samples_are_tested_by_their_means(tmp_path):
     rng = np.random.default_rng(1)
     chance = rng.random(60)
     rows = [[[int(rng.random() < p + gain) for _ in range(4)] for p in chance] for gain in (0.25, 0.0)]
-    found = found_of(*(run_of(tmp_path, name, part) for name, part in zip("AB", rows, strict=True)))
-    [pair] = found.pairs
+    comparison = comparison_of(*(run_of(tmp_path, name, part) for name, part in zip("AB", rows, strict=True)))
+    [pair] = comparison.pairs
     assert pair.test == "score test of the same mean accuracy over problems" and pair.result.p_mcnemar is None
-    assert pair.p == pair.result.p and "the first has the higher mean on" in conclusion(found, pair)
-    table = compare_tables.discordance(found)
+    assert "the first has the higher mean on" in conclusion(comparison, pair)
+    table = tables.discordance(comparison)
     assert table.sum(axis=1).item() == 60 and "tied between" in table
-    assert compare_tables.power(found)["of it sampling noise %"].item() != ""
-    assert compare_tables.accuracy(found)["of"].tolist() == [240, 240]
+    assert tables.power(comparison)["of it sampling noise %"].item() != ""
+    assert tables.accuracy(comparison)["of"].tolist() == [240, 240]
 
 
 # --- alignment ---
@@ -117,23 +122,23 @@ def test_only_common_scored_problems_are_compared(tmp_path):
     b = run_of(tmp_path / "b", "B", [1, None, 0, 0])
     other = [*problems_of(2), dataclasses.replace(problems_of(3)[2], question="Another?"), problems_of(4)[3]]
     c = run_of(tmp_path / "c", "C", [0, 1, 1, 1], problems=other)
-    found = found_of(a, b, c)
-    assert [one.id for one in found.problems] == ["test-0000", "test-0003"]
-    reasons = {one.reason: one.ids for one in found.left_out}
+    comparison = comparison_of(a, b, c)
+    assert [one.id for one in comparison.problems] == ["test-0000", "test-0003"]
+    reasons = {one.reason: one.ids for one in comparison.left_out}
     assert reasons == {
         "not in B and C": ("test-0004", "test-0005"),
         "a failed request in B": ("test-0001",),
         "another question or gold answer under the same id": ("test-0002",),
     }
-    assert compare_tables.left_out(found)["number"].tolist() == [1, 1, 2]
-    by_name = {one.name: one.verdicts[:, 0].tolist() for one in found.systems}
+    assert tables.left_out(comparison)["number"].tolist() == [1, 1, 2]
+    by_name = {one.name: one.verdicts[:, 0].tolist() for one in comparison.systems}
     assert by_name == {"A": [1, 1], "B": [1, 0], "C": [0, 1]}
 
 
 def test_runs_without_a_common_problem_are_refused(tmp_path):
     other = [Problem("test-0009", "Other?", "#### 5", Decimal(5))]
     with pytest.raises(ComparisonError, match="no problem in common .*not in B: 2"):
-        found_of(run_of(tmp_path, "A", [1, 0]), run_of(tmp_path, "B", [1], problems=other))
+        comparison_of(run_of(tmp_path, "A", [1, 0]), run_of(tmp_path, "B", [1], problems=other))
 
 
 @pytest.mark.parametrize(
@@ -152,40 +157,41 @@ def test_unlike_runs_are_refused_and_the_field_is_named(tmp_path, options, rows,
     a = run_of(tmp_path / "a", "A", [1, 0, 1, 0], inputs={} if "inputs" in options else None)
     b = run_of(tmp_path / "b", "B", rows, **options)
     with pytest.raises(ComparisonError) as error:
-        found_of(a, b)
+        comparison_of(a, b)
     assert said in str(error.value) and "allow_unlike: true" in str(error.value)
     assert "\n" not in str(error.value)
-    found = found_of(a, b, allow_unlike=True)
-    assert found.unlike and found.pairs[0].unlike == tuple(found.unlike)
+    comparison = comparison_of(a, b, allow_unlike=True)
+    assert comparison.unlike and comparison.pairs[0].unlike == tuple(comparison.unlike)
 
 
 def test_every_table_of_unlike_runs_has_the_banner(tmp_path):
     a = run_of(tmp_path / "a", "A", [1, 0, 1, 0])
     b = run_of(tmp_path / "b", "B", [1, 1, 1, 0], max_new_tokens=64)
-    found = found_of(a, b, allow_unlike=True, out_dir=str(tmp_path / "out"))
-    shown = [compare_tables.show(found, make(found)).data for make in compare_tables.TABLES.values()]
-    shown += [compare_tables.show_figure(found, name).data for name in compare_tables.FIGURES]
-    shown += [compare_tables.show_conclusions(found).data, compare_tables.show_solved_by_one(found).data]
+    comparison = comparison_of(a, b, allow_unlike=True, out_dir=str(tmp_path / "out"))
+    shown = [comparing.show(comparison, name).data for name in tables.TABLES]
+    shown += [comparing.show_figure(comparison, name).data for name in figures.FIGURES]
+    shown += [comparing.show_conclusions(comparison).data, comparing.show_solved_by_one(comparison).data]
     assert len(shown) == 17
-    for html in shown:
-        assert re.match(r"<p style=[^>]+>UNLIKE RUNS. These differ in max_new_tokens: 64 \(B\), 512 \(A\)\. ", html)
-    compare_tables.save(found)
-    for name in compare_tables.TABLES:
+    for place, html in enumerate(shown):  # whole above the first, one short line above each of the others
+        line = r"UNLIKE RUNS\. These differ in max_new_tokens: 64 \(B\), 512 \(A\)\. " if place == 0 else SHORT
+        assert re.match(rf"<p style=[^>]+>{line}", html)
+    comparing.save(comparison)
+    for name in tables.TABLES:
         table = pd.read_csv(tmp_path / "out" / "tables" / f"{name}.csv")
         assert (table["unlike"] == "max_new_tokens").all(), name
     assert (tmp_path / "out" / "conclusions.md").read_text().startswith("UNLIKE RUNS. ")
-    figure = figures.pairwise_matrix(found)
+    figure = figures.pairwise_matrix(comparison)
     assert figure.axes[0].get_title(loc="left").startswith("Unlike runs: max_new_tokens")
     alike = two_runs(tmp_path / "alike")
-    assert "UNLIKE" not in compare_tables.show(alike, compare_tables.pairs(alike)).data
+    assert "UNLIKE" not in comparing.show(alike, "pairs").data
 
 
 def test_a_named_rule_reads_all_runs(tmp_path):
     a = run_of(tmp_path, "A", [1, 0], headline_rule="strict")
     b = run_of(tmp_path, "B", [1, 1], headline_rule="flexible")
-    assert not found_of(a, b, rule="official").unlike
+    assert not comparison_of(a, b, rule="official").unlike
     with pytest.raises(ComparisonError, match="rule: 'nonsense' was not scored in .*; scored there: strict, flexible"):
-        found_of(a, b, rule="nonsense")
+        comparison_of(a, b, rule="nonsense")
 
 
 # --- which runs ---
@@ -220,9 +226,9 @@ def test_runs_by_list_glob_folder_and_parameter_file(tmp_path, monkeypatch):
 
 def test_names_are_told_apart(tmp_path):
     same = [run_of(tmp_path / "1", "org/M", [1, 0]), run_of(tmp_path / "2", "org/M", [[1, 0], [1, 1]])]
-    found = found_of(*same, allow_unlike=True)
-    assert {one.name for one in found.systems} == {"M (test@1, 0-shot CoT)", "M (avg@2, T=0.7, 0-shot CoT)"}
-    twice = found_of(run_of(tmp_path / "3", "org/M", [1, 0], seed=1), same[0])
+    comparison = comparison_of(*same, allow_unlike=True)
+    assert {one.name for one in comparison.systems} == {"M (test@1, 0-shot CoT)", "M (avg@2, T=0.7, 0-shot CoT)"}
+    twice = comparison_of(run_of(tmp_path / "3", "org/M", [1, 0], seed=1), same[0])
     assert len({one.name for one in twice.systems}) == 2
 
 
@@ -232,15 +238,15 @@ def test_a_label_names_a_system(tmp_path):
     folders = [
         run_of(tmp_path, f"{part}/final", row, label=part) for part, row in zip(("sft", "rl"), rows, strict=True)
     ]
-    found = found_of(*folders)
-    assert {one.name for one in found.systems} == {"sft", "rl"}
+    comparison = comparison_of(*folders)
+    assert {one.name for one in comparison.systems} == {"sft", "rl"}
     again = run_of(tmp_path, "sft/final", [1, 0], label="SFT, epoch 3")
     assert again == folders[0]
-    assert {one.name for one in found_of(again, folders[1]).systems} == {"SFT, epoch 3", "rl"}
+    assert {one.name for one in comparison_of(again, folders[1]).systems} == {"SFT, epoch 3", "rl"}
     same = run_of(tmp_path, "rl/final", [1, 1], label="SFT, epoch 3")
-    assert len({one.name for one in found_of(again, same).systems}) == 2
+    assert len({one.name for one in comparison_of(again, same).systems}) == 2
     unlabelled = [run_of(tmp_path / "1", f"{part}/final", row) for part, row in zip("ab", rows, strict=True)]
-    assert all(one.name.startswith("final (") for one in found_of(*unlabelled).systems)
+    assert all(one.name.startswith("final (") for one in comparison_of(*unlabelled).systems)
 
 
 def test_parameters_are_checked():
@@ -260,15 +266,15 @@ def test_parameters_are_checked():
 
 
 def test_discordance_agreement_and_solvers(tmp_path):
-    found = two_runs(tmp_path)
-    assert compare_tables.discordance(found).iloc[0].tolist() == [30, 30, 10, 30]
-    row = compare_tables.agreement(found).iloc[0]
+    comparison = two_runs(tmp_path)
+    assert tables.discordance(comparison).iloc[0].tolist() == [30, 30, 10, 30]
+    row = tables.agreement(comparison).iloc[0]
     chance = 0.6 * 0.4 + 0.4 * 0.6
     assert row["same verdict %"] == "60.0" and row["kappa"] == f"{(0.6 - chance) / (1 - chance):.2f}"
     assert row["pairs of wrong samples"] == 30 and row["same wrong answer %"] == "100.0"
-    assert compare_tables.only_one(found).loc["A"].tolist() == [60, 30, 10]
-    assert len(compare_tables.solved_by_one(found)) == 40
-    matrix = compare_tables.matrix(found)
+    assert tables.only_one(comparison).loc["A"].tolist() == [60, 30, 10]
+    assert len(tables.solved_by_one(comparison)) == 40
+    matrix = tables.matrix(comparison)
     assert matrix.loc["A", "B"].startswith("+20.00* (p = 0.0022)")
     assert matrix.loc["B", "A"].startswith("\N{MINUS SIGN}20.00* (p = 0.0022)")
 
@@ -276,53 +282,55 @@ def test_discordance_agreement_and_solvers(tmp_path):
 def test_same_wrong_answers_by_hand():
     def system(verdicts, predicted):
         matrix = np.array(verdicts, dtype=float)
-        return comparing.System("x", None, {}, {}, "strict", matrix, np.array(predicted, dtype=object), None)
+        return comparing.System("x", None, {}, {}, "strict", (), matrix, np.array(predicted, dtype=object))
 
     a = system([[0, 0], [1, 0]], [[Decimal(1), None], [Decimal(5), Decimal(2)]])
     b = system([[0, 0], [0, 0]], [[Decimal("1.0"), None], [Decimal(2), Decimal(3)]])
-    assert compare_tables.same_wrong_answers(a, b) == (2, 6)  # no answer is not the same answer
+    assert tables.same_wrong_answers(a, b) == (2, 6)  # no answer is not the same answer
 
 
 def test_the_level_is_said_as_it_was_asked_for(tmp_path):
-    found = two_runs(tmp_path, confidence=0.995)
-    assert "99.5% interval" in conclusion(found, found.pairs[0]) and found.alpha_level == "0.5%"
-    assert "differ at 0.5%" in compare_tables.pairs(found)
+    comparison = two_runs(tmp_path, confidence=0.995)
+    assert "99.5% interval" in conclusion(comparison, comparison.pairs[0]) and comparison.alpha_level == "0.5%"
+    assert "differ at 0.5%" in tables.pairs(comparison)
 
 
 def test_a_finding_near_the_level_is_not_written_as_no_finding(tmp_path):
     """46 against 28 is p = 0.0475, 39 against 23 0.0558: 0.05 must not stand beside either."""
     for only_a, only_b, better in ((46, 28, True), (39, 23, False), (53, 34, False)):
-        found = two_runs(tmp_path / str(only_a), only_a=only_a, only_b=only_b)
-        [pair] = found.pairs
-        text = conclusion(found, pair)
+        comparison = two_runs(tmp_path / str(only_a), only_a=only_a, only_b=only_b)
+        [pair] = comparison.pairs
+        text = conclusion(comparison, pair)
         assert pair.different == better == ("is better" in text) and "p = 0.050;" not in text
-        shown = compare_tables.pairs(found)
+        shown = tables.pairs(comparison)
         assert (float(shown["p"].item()) < 0.05) == better and shown["95% interval"].item() in text
 
 
 def test_no_conclusion_contradicts_its_interval(tmp_path):
     for only_a in range(3, 9):
-        found = two_runs(tmp_path / str(only_a), both=50, only_a=only_a, only_b=0, neither=50 - only_a)
-        [pair] = found.pairs
-        assert pair.different == (pair.result.low > 0) == ("is better" in conclusion(found, pair)) == (only_a > 5)
+        comparison = two_runs(tmp_path / str(only_a), both=50, only_a=only_a, only_b=0, neither=50 - only_a)
+        [pair] = comparison.pairs
+        assert pair.different == (pair.result.low > 0) == ("is better" in conclusion(comparison, pair)) == (only_a > 5)
 
 
 def test_a_pair_that_the_correction_takes_back_is_explained(tmp_path):
     a, b, c = [1] * 100, [1] * 94 + [0] * 6, [1] * 99 + [0]
     folders = [run_of(tmp_path, name, rows) for name, rows in (("A", a), ("B", b), ("C", c))]
-    found = found_of(*folders)
-    taken_back = [pair for pair in found.pairs if pair.p <= 0.05 and not pair.different]
+    comparison = comparison_of(*folders)
+    taken_back = [pair for pair in comparison.pairs if pair.result.p <= 0.05 and not pair.different]
     assert taken_back and all(pair.result.low > 0 for pair in taken_back)
-    for pair in found.pairs:
-        explained = "The interval, which leaves out 0, is of this pair alone" in conclusion(found, pair)
+    for pair in comparison.pairs:
+        explained = "The interval, which leaves out 0, is of this pair alone" in conclusion(comparison, pair)
         assert explained == (pair in taken_back)
 
 
 def test_too_few_problems_are_said_to_be_too_few(tmp_path):
-    found = two_runs(tmp_path, both=0, only_a=5, only_b=0, neither=0)
-    assert conclusion(found, found.pairs[0]).startswith("Too few problems to decide between A and B: +100.00 points")
-    found = two_runs(tmp_path / "six", both=0, only_a=6, only_b=0, neither=0)
-    assert "A is better than B" in conclusion(found, found.pairs[0])
+    comparison = two_runs(tmp_path, both=0, only_a=5, only_b=0, neither=0)
+    assert conclusion(comparison, comparison.pairs[0]).startswith(
+        "Too few problems to decide between A and B: +100.00 points"
+    )
+    comparison = two_runs(tmp_path / "six", both=0, only_a=6, only_b=0, neither=0)
+    assert "A is better than B" in conclusion(comparison, comparison.pairs[0])
 
 
 def test_one_sample_against_many_is_no_finding_by_chance(tmp_path):
@@ -331,8 +339,8 @@ def test_one_sample_against_many_is_no_finding_by_chance(tmp_path):
     for place in range(12):
         rows = [(rng.random((10, n)) < 0.1).astype(int).tolist() for n in (1, 32)]
         folders = [run_of(tmp_path / str(place), name, part) for name, part in zip("AB", rows, strict=True)]
-        found = found_of(*folders, allow_unlike=True)
-        [pair] = found.pairs
+        comparison = comparison_of(*folders, allow_unlike=True)
+        [pair] = comparison.pairs
         better += pair.different
         assert pair.different == (pair.result.low > 0 or pair.result.high < 0)
     assert better <= 2
@@ -340,20 +348,102 @@ def test_one_sample_against_many_is_no_finding_by_chance(tmp_path):
 
 def test_model_text_is_text_side_by_side(tmp_path):  # traps.md 4.27, 4.28
     a, b = run_of(tmp_path, "A<b>", [1, 0, 0, 1]), run_of(tmp_path, "B", [0, 0, 1, 1], wrong=HOSTILE)
-    html = compare_tables.show_solved_by_one(found_of(a, b)).data
+    html = comparing.show_solved_by_one(comparison_of(a, b)).data
     assert "<script" not in html and "<img" not in html and "<b>:" not in html and "$" not in html
     assert "&lt;script&gt;alert(1)" in html and "Only B solves 1 problems" in html
     assert html.count("<pre") == 6  # a question and two texts for each of two problems
 
 
 def test_figures_show_what_the_tables_say(tmp_path):
-    found = two_runs(tmp_path, only_a=15, only_b=10)
-    [bar] = figures.pairwise_differences(found).axes[0].containers
-    assert bar.lines[0].get_xydata().tolist() == [[pytest.approx(100 * found.pairs[0].result.difference), 0.0]]
+    comparison = two_runs(tmp_path, only_a=15, only_b=10)
+    [bar] = figures.pairwise_differences(comparison).axes[0].containers
+    assert bar.lines[0].get_xydata().tolist() == [[pytest.approx(100 * comparison.pairs[0].result.difference), 0.0]]
     assert bar.lines[0].get_markerfacecolor() == "white"  # open: no difference is shown
-    texts = [text.get_text() for text in figures.pairwise_matrix(found).axes[0].texts]
+    texts = [text.get_text() for text in figures.pairwise_matrix(comparison).axes[0].texts]
     assert texts[0].startswith("+5.88\n0.42")
-    assert [text.get_text() for text in figures.accuracy_of_systems(found).axes[0].texts] == ["A", "B", "a", "a"]
+    assert [text.get_text() for text in figures.accuracy_of_systems(comparison).axes[0].texts] == ["A", "B", "a", "a"]
+
+
+def many_runs(tmp_path, n, name="M{}", problems=24):
+    rng = np.random.default_rng(n)
+    rows = [(rng.random(problems) < chance).astype(int).tolist() for chance in np.linspace(0.1, 0.9, n)]
+    return comparison_of(*(run_of(tmp_path, name.format(place), row) for place, row in enumerate(rows)))
+
+
+LONG_NAMES = ("a very long label of a system, " * 8 + "{}", "x" * 190 + "{}")
+
+
+@pytest.mark.parametrize(("n", "name"), [(2, "M{}"), (30, "M{}"), (12, LONG_NAMES[0]), (8, LONG_NAMES[1])])
+def test_no_figure_is_larger_than_a_page(tmp_path, n, name):
+    """30 runs have 435 pairs; every figure says what it leaves out, and all of it is in the tables."""
+    comparison = many_runs(tmp_path, n, name)
+    for make, _, _ in figures.FIGURES.values():
+        figure = make(comparison)
+        assert max(figure.get_size_inches()) <= figures.PAGE_IN
+        files.figure_bytes(figure, "pdf")
+    if n == 30:
+        axes = figures.pairwise_differences(comparison).axes[0]
+        assert re.search(r"The first \d+ of 435 pairs; all are\sin tables/pairs.csv", axes.get_title(loc="left"))
+        assert figures.pairwise_matrix(comparison).axes[0].images[0].get_array().shape == (30, 30)
+    assert len(tables.pairs(comparison)) == n * (n - 1) / 2
+
+
+def test_a_single_run_is_shown_without_pairs(tmp_path):
+    options = {"runs": run_of(tmp_path, "A", [1, 0, 1]), "out_dir": str(tmp_path / "out")}
+    comparison = load(CompareConfig(**options), fewest=1)
+    shown = [comparing.show(comparison, name).data for name in tables.TABLES]
+    shown += [comparing.show_figure(comparison, name).data for name in figures.FIGURES]
+    shown += [paper.show(comparison, name).data for name in ("accuracy", "pairs")]
+    assert sum("A single run has no pair to" in html for html in shown) == 3
+    saved = comparing.save(comparison).index
+    assert "figures/accuracy_of_systems.pdf" in saved and not [name for name in saved if "pairwise" in name]
+
+
+@pytest.mark.parametrize("show", [comparing.show, comparing.show_figure])
+def test_an_unknown_name_is_told_with_the_known_ones(tmp_path, show):
+    with pytest.raises(ValueError, match=r"unknown .* 'pair'; known: (systems|accuracy_of_systems), .*pair"):
+        show(two_runs(tmp_path), "pair")
+
+
+def test_the_refusal_of_many_runs_fits_a_screen(tmp_path):
+    """The default ``outputs/*`` meets whatever lies there; the way out fits a notebook's cell and a parameter file."""
+    lengths = (16, 32, 64, 128, 256, 512)
+    options = [{"max_new_tokens": n, "prompt": name} for n in lengths for name in ("zero_shot", "wei_8shot")]
+    folders = [run_of(tmp_path, f"org/A-model-with-a-long-name-{i}", [1, 0], **each) for i, each in enumerate(options)]
+    with pytest.raises(ComparisonError) as error:
+        comparison_of(*folders)
+    text = str(error.value)
+    assert len(text) < 1200 and "\n" not in text
+    assert "prompt: 'zero_shot' (6 runs), 'wei_8shot' (6 runs)" in text and "and 2 more values" in text
+    assert "in the parameters cell allow_unlike = True, in a parameter file allow_unlike: true" in text
+
+
+HYPERLINK = '=HYPERLINK("http://x","y")'
+MARKUP = "[a](http://x)|<img src=x onerror=y>*b*"
+
+
+@pytest.mark.parametrize("field", ["model", "label"])
+def test_names_act_in_no_file(tmp_path, field):
+    """In CSV, Markdown and LaTeX, of the comparison and of the appendix."""
+    rows = {HYPERLINK: [1] * 10 + [0] * 10, "@SUM(A1)": [1, 0] * 10, MARKUP: [0] * 20, "+1-2": [1, 1, 0, 0] * 5}
+    folders = [
+        run_of(tmp_path / str(i), **{"model": f"m{i}", field: name, "verdicts": row})
+        for i, (name, row) in enumerate(rows.items())
+    ]
+    out = tmp_path / "out"
+    comparison = comparison_of(*folders, out_dir=str(out))
+    comparing.save(comparison)
+    paper.save(comparison)
+    sheets = list(out.rglob("*.csv"))
+    assert {"solved_by_one.csv", "accuracy.csv", "pairs.csv"} <= {file.name for file in sheets}
+    for file in sheets:
+        with file.open(newline="") as stream:
+            cells = [cell for row in csv.reader(stream) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(tuple("=@")) or re.match(r"[+-]\d+[-+]", cell)], file
+    for file in [out / "conclusions.md", *out.rglob("paper/*.md")]:
+        assert not re.search(r"(?<!\\)<img|(?<!\\)\[a\]|(?<!\\)\*b", file.read_text()), file
+    for file in out.rglob("*.tex"):
+        assert "<img" not in file.read_text(), file
 
 
 # --- the notebook ---

@@ -1,23 +1,29 @@
 """The paper's tables: what they say, that a real TeX sets them, and the systems of Cobbe et al. to the digit."""
 
 import csv
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
 from gsm8k_nb import comparing
-from gsm8k_nb.comparing import paper as appendix
+from gsm8k_nb.comparing import paper, tables
 from gsm8k_nb.config import CompareConfig, RunConfig
+from gsm8k_nb.records import Problem
+from gsm8k_nb.reporting import files
+from gsm8k_nb.reporting import tables as run_tables
+from gsm8k_nb.runs import Run
 
-from ..conftest import ROOT
+from ..conftest import ROOT, write_jsonl
 from ..samplers.test_replay import evaluate
 from ..test_notebooks import papermill
-from .test_comparing import found_of, run_of
+from .test_comparing import comparison_of, run_of
 
 NASTY = r'a&b_100%#1 {x} ~^\ <|> "q" `$\alpha$` é Ą Ж'
 
@@ -35,9 +41,11 @@ def cobbe(official, tmp_path_factory) -> comparing.Comparison:
     for file in sorted((ROOT / "params").glob("cobbe-*.yaml")):
         evaluate(RunConfig.checked(yaml.safe_load(file.read_text()) | replay))
     values = yaml.safe_load((ROOT / "params" / "paper" / "cobbe.yaml").read_text())
-    found = comparing.load(CompareConfig.checked(values | {"runs": f"{folder}/GPT-3*", "out_dir": str(folder / "out")}))
-    appendix.save(found)
-    return found
+    comparison = comparing.load(
+        CompareConfig.checked(values | {"runs": f"{folder}/GPT-3*", "out_dir": str(folder / "out")})
+    )
+    paper.save(comparison)
+    return comparison
 
 
 def test_cobbe_to_the_last_digit(cobbe):
@@ -134,13 +142,13 @@ def test_nasty_and_long_names_compile_without_a_warning(tmp_path):
     rows = ([1, 0, 1, 1] * 10, [0, 0, 1, 1] * 10, [1, 0, 0, 0] * 10)
     names = (NASTY, "Meta-Llama-3.1-405B-Instruct-FP8-with-a-name-that-goes-on", "x" * 20 + "_" + "y" * 20)
     folders = [run_of(tmp_path, name, part) for name, part in zip(names, rows, strict=True)]
-    appendix.save(found_of(*folders, out_dir=str(tmp_path / "out")))
+    paper.save(comparison_of(*folders, out_dir=str(tmp_path / "out")))
     assert_clean(compiled(tmp_path / "out"))
 
 
 def test_latex_is_escaped():
-    assert appendix.latex("100%a_b&c") == r"100\%a\_\allowbreak{}b\&c"
-    text = appendix.latex(NASTY)
+    assert files.latex("100%a_b&c") == r"100\%a\_\allowbreak{}b\&c"
+    text = files.latex(NASTY)
     assert r"\textbackslash{}" in text and r"\textless{}\textbar{}\textgreater{}" in text and "é" in text
     assert "[U+0416]" in text and "[U+0104]" in text  # letters that not every font has
     assert not re.search(r"(?<!\\)[%#&_]|[\"<>|]", text)
@@ -151,58 +159,123 @@ def test_latex_is_escaped():
 
 def test_bold_is_the_group_that_cannot_be_told_from_the_best(tmp_path):
     rows = {"A": [1] * 60 + [0] * 40, "B": [1] * 58 + [0] * 42, "C": [1] * 20 + [0] * 80}
-    found = found_of(*(run_of(tmp_path, name, part) for name, part in rows.items()))
-    table = appendix.accuracy_table(found)
-    assert table.bold == [True, True, False] and [row[-1] for row in table.rows] == ["a", "a", "b"]
-    text = appendix.to_latex(table)
-    assert r"\textbf{A} & 60/100 & \textbf{60.00} & " in text and r"\textbf{B}" in text and r"\textbf{C}" not in text
+    comparison = comparison_of(*(run_of(tmp_path, name, part) for name, part in rows.items()))
+    table = paper.accuracy_table(comparison)
+    assert table.strong["system"].tolist() == [True, True, False] and table.shown["group"].tolist() == ["a", "a", "b"]
+    text = paper.to_latex(table)
+    assert r"\textbf{A} & 60 & 100 & \textbf{60.00} & " in text and r"\textbf{B}" in text and r"\textbf{C}" not in text
     assert [r"\toprule" in text, r"\midrule" in text, r"\bottomrule" in text, "|" in text] == [True, True, True, False]
     note = table.note
     assert "Protocol: test@1, 0 exemplars, prompt zero_shot, temperature 0" in note
     assert "answers read by the rule strict" in note
     assert "95% intervals over problems: percentile bootstrap (1,000 resamples, seed 0)" in note
     assert "paired tests with Holm's correction; bold: not told apart from the highest accuracy" in note
-    assert "two-sided exact McNemar test" in appendix.pairs_note(found)
+    assert "two-sided exact McNemar test" in paper.pairs_table(comparison).note
 
 
 def test_markdown_is_the_same_table(tmp_path):
-    found = found_of(run_of(tmp_path, "A|x", [1] * 30 + [0] * 30), run_of(tmp_path, "B", [0] * 60))
-    lines = appendix.to_markdown(appendix.accuracy_table(found)).split("\n")
-    assert lines[2] == "| System | Right | Accuracy (%) | 95% interval | Group |"
-    assert lines[4].startswith(r"| **A\|x** | 30/60 | **50.00** | ") and lines[5].startswith("| B | 0/60 | 0.00 | ")
-    assert {re.sub(r"\\\|", "", line).count("|") for line in lines[2:6]} == {6}
+    comparison = comparison_of(run_of(tmp_path, "A|x", [1] * 30 + [0] * 30), run_of(tmp_path, "B", [0] * 60))
+    lines = paper.to_markdown(paper.accuracy_table(comparison)).split("\n")
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:6]]
+    assert cells[0] == ["system", "right", "of", "accuracy %", "95% interval", "group"]
+    assert cells[2][:4] == [r"**A\|x**", "30", "60", "**50.00**"] and cells[3][:4] == ["B", "0", "60", "0.00"]
 
 
 def test_a_single_run_has_a_table_and_a_statement(tmp_path):
     folder = run_of(tmp_path, "A", [1, 0, 1, 1])
-    found = comparing.load(CompareConfig(runs=folder, out_dir=str(tmp_path / "out")), fewest=1)
-    written = appendix.save(found)
+    comparison = comparing.load(CompareConfig(runs=folder, out_dir=str(tmp_path / "out")), fewest=1)
+    written = paper.save(comparison)
     assert "paper/accuracy.tex" in written.index and not any("pairs" in name for name in written.index)
-    assert "cannot be told apart" not in appendix.accuracy_note(found)
+    assert "cannot be told apart" not in paper.accuracy_table(comparison).note
 
 
-def test_statement_has_what_a_repeat_needs(replay_config):
-    from gsm8k_nb.reporting import page as report
+def own_run(folder, **manifest) -> str:
+    """A finished run that made its own samples, with this manifest."""
+    path = Path(run_of(folder, "org/A", [1, 0, 1, 1]))
+    Run(path).write_json("manifest.json", MADE | manifest)
+    return str(path)
 
-    results = evaluate(replay_config)
-    report.save(results)
-    folder = results.run.folder
-    found = comparing.load(CompareConfig(runs=str(folder)), fewest=1)
-    text = "\n".join(appendix.statement(found))
-    manifest = results.run.read_json("manifest.json")
+
+MADE = {
+    "engine": {"engine": "transformers", "dtype": "bfloat16", "device": "cuda:0"},
+    "environment": {
+        "git": {"commit": "0123456789abcdef", "dirty": False}, "python": "3.12.1", "platform": "Plan9 vax", "cores": 3,
+        "packages": {"torch": "9.9.9"},
+    },
+    "sessions": [{"started": "2026-01-02T03:04:05+00:00", "ended": "2026-01-02T05:00:00+00:00", "status": "sampled"}],
+    "tokens": {"prompt": 10, "completion": 20},
+    "status": "complete",
+}  # fmt: skip
+
+
+def statement_of(*folders: str) -> str:
+    return "\n".join(paper.statement(comparing.load(CompareConfig(runs="\n".join(folders) + "\n"), fewest=1)))
+
+
+def test_statement_has_what_a_repeat_needs(tmp_path):
+    text = statement_of(own_run(tmp_path))
     for needed in (
-        results.metrics["dataset"]["sha256"], manifest["environment"]["python"], manifest["environment"]["platform"],
-        manifest["environment"]["packages"]["numpy"], "seed 0", "engine replay", folder.name, "a test, test@1",
-        manifest["sessions"][0]["started"][:10],
+        "3.12.1", "Plan9 vax, 3 cores", "torch 9.9.9", "seed 0", "engine transformers", "org/A", "test@1",
+        "0123456789ab", "2026-01-02T03:04:05+00:00 to 2026-01-02T05:00:00+00:00", "bfloat16",
     ):  # fmt: skip
         assert needed in text, needed
-    git = manifest["environment"]["git"]
-    assert ("commit not recorded" if git is None else git["commit"][:12]) in text
+
+
+@pytest.mark.parametrize("last", [{"ended": None, "status": "running"}, {}, {"ended": ""}])
+def test_a_killed_session_has_no_end(tmp_path, last):
+    """A run whose last session was killed, and that was then finished without sampling."""
+    sessions = [*MADE["sessions"], {"started": "2026-01-03T00:00:00+00:00"} | last]
+    folder = own_run(tmp_path, sessions=sessions)
+    assert "2026-01-03T00:00:00+00:00 to an end that was not recorded" in statement_of(folder)
+    assert "an end that was not recorded" in run_tables.made_with(Run(folder)).loc["sampled (UTC)", "value"]
+
+
+@pytest.mark.parametrize("part", ["engine", "environment", "sessions", "tokens"])
+def test_a_statement_of_what_was_not_recorded(tmp_path, part):
+    assert "Comparison: 4 problems" in statement_of(own_run(tmp_path, **{part: {} if part != "sessions" else []}))
+
+
+def test_samples_of_others_are_not_said_to_be_made_here(replay_config):
+    """Nothing of the machine, the packages and the day on which they were read in; the file that they came from."""
+    results = evaluate(replay_config)
+    results.run.write_json("manifest.json", results.run.read_json("manifest.json") | {
+        name: MADE[name] for name in ("environment", "sessions")
+    })  # fmt: skip
+    text = statement_of(str(results.run.folder))
+    samples, comparison = text.split("Comparison:")
+    for foreign in ("Plan9", "torch", "2026-01-02", "3.12.1", "0123456789ab", "seed"):
+        assert foreign not in samples and foreign not in str(run_tables.made_with(results.run)), foreign
+    digest = hashlib.sha256(Path(replay_config.replay_path).read_bytes()).hexdigest()
+    assert "source samples.jsonl" in samples and digest in samples and "made elsewhere" in samples
+
+
+def test_a_replay_of_a_run_names_the_model_that_made_it(replay_config, tmp_path):
+    """And so does one of an imported log, with the tool that wrote it, its day and its packages."""
+    source = Path(own_run(tmp_path / "source"))
+    config = replay_config.model_copy(
+        update={"replay_path": str(source), "protocol_label": None, "model": "mine", "seed": 5}
+    )
+    problems = Run(source).read_records("problems.jsonl", Problem)
+    write_jsonl(Path(config.data_path), [{"question": one.question, "answer": one.solution} for one in problems])
+    folder = str(evaluate(config).run.folder)
+    assert "model org/A" in statement_of(folder) and "seed 0" in statement_of(folder).split("Comparison")[0]
+    stored = Run(folder).read_json("config.json")
+    log = {
+        "tool": "lm-eval",
+        "version": "0.4.9",
+        "model": "their/model",
+        "time": "2025-05-05",
+        "packages": {"x": "1.2"},
+    }
+    Run(folder).write_json("config.json", stored | {"inputs": stored["inputs"] | {"replay_config": None, "log": log}})
+    text = statement_of(folder)
+    for needed in ("model their/model", "tool lm-eval", "version 0.4.9", "time 2025-05-05", "packages x 1.2"):
+        assert needed in text, needed
 
 
 def test_numbers_in_csv_are_numbers(tmp_path):
-    found = found_of(run_of(tmp_path, "A", [1] * 30 + [0] * 30), run_of(tmp_path, "B", [0, 1] * 30))
-    pairs = appendix.pairs_numbers(found)
+    comparison = comparison_of(run_of(tmp_path, "A", [1] * 30 + [0] * 30), run_of(tmp_path, "B", [0, 1] * 30))
+    pairs = tables.pair_numbers(comparison)
     assert pairs["difference"].dtype == float and pairs["p"].between(0, 1).all()
-    frame = appendix.accuracy_numbers(found)
+    frame = tables.accuracy_numbers(comparison)
     assert pd.api.types.is_float_dtype(frame["low"]) and (frame["low"] <= frame["accuracy"]).all()

@@ -1,0 +1,217 @@
+"""Finished runs as systems of a comparison: which runs, what each is called, what they share and where they differ."""
+
+import glob
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, short_name
+from gsm8k_nb.places import repository_root
+from gsm8k_nb.records import Problem, Score
+from gsm8k_nb.runs import Run
+from gsm8k_nb.texts import one_line
+
+FINISHED = ("config.json", "problems.jsonl", "scores.jsonl", "metrics.json")
+DATA_FIELDS = ("name", "config", "split", "sha256")
+DERIVED = {"label"}  # of the protocol: made from its other fields, so a difference there is named already
+MOST_NAMED = 3  # in a message: systems that share a value, and values of a field
+MOST_FIELDS = 8  # in a message: fields that differ
+
+
+class ComparisonError(ValueError):
+    """These runs cannot be compared as asked. The message names the fields or files and what to do."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One finished run. Its arrays are ``(problems, samples)``, their rows in the order of ``problems``."""
+
+    name: str
+    run: Run
+    config: dict[str, Any]  # as config.json has it: of an earlier version, say
+    metrics: dict[str, Any]
+    rule: str
+    problems: tuple[Problem, ...]
+    verdicts: np.ndarray  # 1 right, 0 wrong, nan for a failed request
+    predicted: np.ndarray  # what the rule read, as Decimal or None
+
+    @property
+    def solved(self) -> np.ndarray:
+        """Which problems ``(problems,)`` it solves: more than half of its samples right."""
+        return self.verdicts.mean(axis=1) > 0.5
+
+    def on(self, ids: Sequence[str]) -> "System":
+        """The same run on these problems alone, in this order."""
+        rows = {problem.id: row for row, problem in enumerate(self.problems)}
+        chosen = [rows[name] for name in ids]
+        problems = tuple(self.problems[row] for row in chosen)
+        return replace(self, problems=problems, verdicts=self.verdicts[chosen], predicted=self.predicted[chosen])
+
+    def field(self, name: str) -> Any:
+        """A field of its protocol, or ``dataset NAME`` of its data; None where it is not stated."""
+        part, _, key = name.rpartition(" ")
+        return self.metrics[part or "protocol"].get(key)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Problems that are not compared, and why."""
+
+    reason: str
+    ids: tuple[str, ...]
+
+
+def find_runs(text: str) -> tuple[list[Path], list[str]]:
+    """The run folders that ``text`` names, in its order, each once; and the unfinished runs that a glob met.
+
+    Names are apart by commas or blanks, and looked for from the working folder, then from the repository. A parameter
+    file (``.yaml``) stands for its run, a folder of runs for all in it. What is named outright must be finished:
+    ComparisonError if not.
+    """
+    folders, passed_over = [], []
+    for name in _listed(text):
+        matches, outright = _matches(name)
+        for path in matches:
+            by_parameters = path.suffix in (".yaml", ".yml")
+            folder = _run_folder(path) if by_parameters else path
+            if is_finished(folder):
+                folders.append(folder.resolve())
+            elif outright or by_parameters:
+                raise ComparisonError(f"runs: {name!r}: no finished run in {folder} (scores.jsonl and metrics.json)")
+            elif _is_run(folder):
+                passed_over.append(folder.name)
+    return list(dict.fromkeys(folders)), passed_over
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a folder holds all that a comparison reads of a run."""
+    return all((folder / name).exists() for name in FINISHED)
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.json").exists()
+
+
+def _listed(text: str) -> list[str]:
+    """Names apart by commas or blanks; in a text of several lines, or that is a path as a whole, names have blanks."""
+    if "\n" in text:
+        return [name for name in text.split("\n") if name.strip()]
+    if any((base / text).exists() for base in (Path.cwd(), repository_root())):
+        return [text]
+    return [name for name in re.split(r"[,\s]+", text) if name]
+
+
+def _matches(name: str) -> tuple[list[Path], bool]:
+    """The paths that a name or glob matches, and whether it names one run outright."""
+    for base in (Path.cwd(), repository_root()):
+        paths = [Path(path) for path in sorted(glob.glob(str(base / Path(name).expanduser())))]
+        if len(paths) == 1 and paths[0].is_dir() and not _is_run(paths[0]):
+            return sorted(paths[0].iterdir()), False
+        if paths:
+            return paths, not glob.has_magic(name)
+    raise ComparisonError(f"runs: no such file or folder: {name!r}")
+
+
+def _run_folder(parameters: Path) -> Path:
+    try:
+        return RunConfig.checked(read_parameters(parameters)).run_folder
+    except ConfigError as error:
+        raise ComparisonError(f"runs: {parameters}: {error}") from None
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """A name for each run: its label or its model's, with the protocol and then its hash where that is not enough."""
+    configs = [run.read_json("config.json") for run in runs]
+    labels = [run.read_json("metrics.json")["protocol"]["label"] for run in runs]
+    names = [config.get("label") or short_name(config["model"]) for config in configs]
+    for extra in (labels, [run.folder.name[-8:] for run in runs], [str(place) for place in range(len(runs))]):
+        twice = {name for name in names if names.count(name) > 1}
+        names = [f"{name} ({more})" if name in twice else name for name, more in zip(names, extra, strict=True)]
+    return names
+
+
+def read(run: Run, name: str, rule: str) -> System:
+    """A finished run on all its problems, its answers read by ``rule`` (``auto``: its headline's)."""
+    metrics = run.read_json("metrics.json")
+    used = metrics["protocol"]["headline_rule"] if rule == "auto" else rule
+    if used not in metrics["rules"]:
+        known = ", ".join(metrics["rules"])
+        raise ComparisonError(f"rule: {used!r} was not scored in {run.folder.name}; scored there: {known}")
+    problems = tuple(run.read_records("problems.jsonl", Problem))
+    rows = {problem.id: row for row, problem in enumerate(problems)}
+    shape = (len(problems), metrics["protocol"]["n_samples"])
+    verdicts, predicted = np.full(shape, np.nan), np.full(shape, None, dtype=object)
+    for score in run.read_records("scores.jsonl", Score):
+        if score.rule == used and score.problem_id in rows and score.sample_index < shape[1]:
+            place = rows[score.problem_id], score.sample_index
+            verdicts[place] = np.nan if score.correct is None else score.correct
+            predicted[place] = score.predicted
+    return System(name, run, run.read_json("config.json"), metrics, used, problems, verdicts, predicted)
+
+
+def fields(systems: Sequence[System]) -> dict[str, list[Any]]:
+    """Every field of data and protocol with its value in each system, in their order."""
+    names = [f"dataset {name}" for name in DATA_FIELDS]
+    names += dict.fromkeys(name for system in systems for name in system.metrics["protocol"])
+    return {name: [system.field(name) for system in systems] for name in names}
+
+
+def unlike_fields(systems: Sequence[System], by_rule: bool = True) -> dict[str, list[str]]:
+    """The fields that are not the same in all systems, each with its value in every one.
+
+    ``by_rule`` False leaves out the headline's rule, where one rule was named for all.
+    """
+    skipped = DERIVED if by_rule else DERIVED | {"headline_rule"}
+    return {
+        name: [stated(value) for value in values]
+        for name, values in fields(systems).items()
+        if name not in skipped and any(value != values[0] for value in values)
+    }
+
+
+def stated(value: Any) -> str:
+    """A field's value as a message or table shows it; a sha256 by its first digits."""
+    text = "not stated" if value is None else str(value) if isinstance(value, int | float | bool) else repr(value)
+    return f"{text[:13]}...'" if re.fullmatch(r"'[0-9a-f]{64}'", text) else text
+
+
+def describe_unlike(unlike: dict[str, list[str]], names: Sequence[str]) -> str:
+    """Each field with its values and who has them, in one line; of many, the first and how many more there are."""
+    parts = []
+    for field, values in unlike.items():
+        holders = {value: [n for n, v in zip(names, values, strict=True) if v == value] for value in values}
+        said = [
+            f"{one_line(value, 80)} ({' and '.join(who) if len(who) <= MOST_NAMED else f'{len(who)} runs'})"
+            for value, who in holders.items()
+        ]
+        parts.append(f"{field}: " + ", ".join(_first(said, MOST_NAMED + 1, "values")))
+    return "; ".join(_first(parts, MOST_FIELDS, "fields"))
+
+
+def _first(parts: list[str], most: int, of: str) -> list[str]:
+    more = len(parts) - most
+    return [*parts[:most], f"and {more} more {of}"] if more > 0 else parts
+
+
+def align(systems: Sequence[System]) -> tuple[list[str], list[LeftOut]]:
+    """Ids of the problems that all runs scored in full, in the first run's order, and what is left out, by reason."""
+    own = [{problem.id: row for row, problem in enumerate(system.problems)} for system in systems]
+    ids = list(dict.fromkeys(name for rows in own for name in rows))
+    reasons = {name: reason for name in ids if (reason := _why_left_out(name, systems, own))}
+    grouped = {reason: tuple(name for name in reasons if reasons[name] == reason) for reason in reasons.values()}
+    return [name for name in ids if name not in reasons], [LeftOut(*group) for group in grouped.items()]
+
+
+def _why_left_out(name: str, systems: Sequence[System], own: list[dict[str, int]]) -> str | None:
+    lacking = [system.name for system, rows in zip(systems, own, strict=True) if name not in rows]
+    if lacking:
+        return f"not in {' and '.join(lacking)}"
+    found = [(system, rows[name]) for system, rows in zip(systems, own, strict=True)]
+    if len({(system.problems[row].question, system.problems[row].answer) for system, row in found}) > 1:
+        return "another question or gold answer under the same id"
+    unscored = [system.name for system, row in found if np.isnan(system.verdicts[row]).any()]
+    return f"a failed request in {' and '.join(unscored)}" if unscored else None
