@@ -6,7 +6,7 @@ DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 EXTRAS := transformers,openai,ray,math-verify,lab,teach,docs,test
 
-.PHONY: setup data demo test lint run paper docs lessons bench clean
+.PHONY: setup data demo test lint run paper docs lessons bench clean parameters
 
 setup: $(READY)
 
@@ -85,6 +85,10 @@ docs/notebooks/04_report.ipynb: docs/notebooks/03_score.ipynb
 # The lessons' sheets for students, without solutions and hidden tests, in an nbgrader course folder.
 lessons: $(READY)
 	@$(BIN)/python -m gsm8k_nb lessons outputs/lessons
+
+# The notebooks' parameter cells, written from the configuration.
+parameters: $(READY)
+	@$(BIN)/python -m gsm8k_nb parameters
 
 # Speed against other tools, about 40 minutes on two idle cores. Peers are found by LM_EVAL_PYTHON, VLLM, LLAMA_SERVER.
 bench: ARGS ?=

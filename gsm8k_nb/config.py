@@ -194,47 +194,70 @@ class Parameters(BaseModel):
 
 
 class RunConfig(Parameters):
-    """Everything that decides a run. A field's description is its line of help in the notebooks' parameters cell."""
+    """Everything that decides a run, in the order of use: what most people change first stands first.
+
+    A field's description is its line of help in the notebooks, whose cells ``python -m gsm8k_nb parameters`` writes.
+    """
 
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
+    prompt: Literal[tuple(PROMPT_SHOTS)] = Field(
+        "zero_shot", description="zero_shot, wei_8shot, train_kshot or llama3_8shot (as_stored for a replay)"
+    )
+    n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
+    limit: int | None = Field(None, ge=1, description="use only so many problems (None for all)")
+    dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
+    # How a completion is made.
+    temperature: float = Field(0.0, ge=0, le=5, description="0 is greedy decoding")
+    max_new_tokens: int = Field(512, ge=1, le=131_072, description="limit of new tokens per completion")
+    sampler: Literal[tuple(ENGINES)] = Field(  # type: ignore[valid-type]
+        "transformers",
+        description=" or ".join(", ".join(name + at.help for name, at in ENGINES.items()).rsplit(", ", 1)),
+    )
+    chat_template: Literal["auto", "template", "plain"] = Field(
+        "auto", description="auto, template or plain; auto uses the model's template where it has one"
+    )
+    shots: int | None = Field(None, ge=0, description="number of exemplars (None for the prompt's own number)")
+    top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling, 1 is off")
+    top_k: int | None = Field(None, ge=1, description="sample from the k likeliest tokens (None is off)")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of exemplars, sampling, shuffling and resampling")
+    # What is said of it.
     label: str | None = Field(
         None,
         min_length=1,
         max_length=200,
         description="name of this system in reports and comparisons (None for the model's)",
     )
+    headline_rule: Literal["auto", "strict", "flexible", "official"] = Field(
+        "auto",
+        description="rule of the headline: auto (strict where the prompt asks for ####), strict, flexible, official",
+    )
+    rules: Literal["auto", "all", "both"] = Field(
+        "auto",
+        description="rules to score by: both (strict and flexible), all (peers' too), auto (all, if not too many)",
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals")
+    n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
+    outputs_dir: str = Field("outputs", min_length=1, description="where run folders go, relative to the repository")
+    # Care before a long run.
+    dry_run: bool = Field(False, description="only state what would be asked and what it would cost")
+    smoke: int = Field(
+        8, ge=0, le=1000, description="first samples of a long run to look at before the rest (0 is none)"
+    )
+    # Where the model and the data come from, and what they run on.
     revision: str | None = Field(None, description="commit, tag or branch of the model on the hub")
-    sampler: Literal[tuple(ENGINES)] = Field(  # type: ignore[valid-type]
-        "transformers",
-        description=" or ".join(", ".join(name + at.help for name, at in ENGINES.items()).rsplit(", ", 1)),
-    )
-    dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
-    dataset_config: Literal["main", "socratic"] = Field("main", description="main or socratic")
-    split: Literal["test"] = Field("test", description="test, the only split that is scored")
-    data_path: str | None = Field(None, description="JSONL file to read GSM8K from instead of the hub")
-    train_path: str | None = Field(None, description="JSONL file of the train split, for the exemplars of train_kshot")
-    limit: int | None = Field(None, ge=1, description="use only so many problems (None for all)")
-    shuffle: bool = Field(False, description="draw the limited set at random (seeded) instead of from the top")
-    prompt: Literal[tuple(PROMPT_SHOTS)] = Field(
-        "zero_shot", description="zero_shot, wei_8shot, train_kshot or llama3_8shot (as_stored for a replay)"
-    )
-    shots: int | None = Field(None, ge=0, description="number of exemplars (None for the prompt's own number)")
-    chat_template: Literal["auto", "template", "plain"] = Field(
-        "auto", description="auto, template or plain; auto uses the model's template where it has one"
-    )
-    n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
-    temperature: float = Field(0.0, ge=0, le=5, description="0 is greedy decoding")
-    top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling, 1 is off")
-    top_k: int | None = Field(None, ge=1, description="sample from the k likeliest tokens (None is off)")
-    max_new_tokens: int = Field(512, ge=1, le=131_072, description="limit of new tokens per completion")
-    batch_size: int = Field(
-        32, ge=1, le=4096, description="completions generated together; halved when memory runs out"
-    )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="auto, float32, bfloat16 or float16"
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N")
-    seed: int = Field(0, ge=0, lt=2**32, description="seed of exemplars, sampling, shuffling and resampling")
+    batch_size: int = Field(
+        32, ge=1, le=4096, description="completions generated together; halved when memory runs out"
+    )
+    dataset_config: Literal["main", "socratic"] = Field("main", description="main or socratic")
+    split: Literal["test"] = Field("test", description="test, the only split that is scored")
+    data_path: str | None = Field(None, description="JSONL file to read GSM8K from instead of the hub")
+    train_path: str | None = Field(None, description="JSONL file of the train split, for the exemplars of train_kshot")
+    shuffle: bool = Field(False, description="draw the limited set at random (seeded) instead of from the top")
+    # Servers.
     base_url: str | None = Field(
         None,
         pattern=r"^https?://[^\s?#@]+$",
@@ -255,30 +278,17 @@ class RunConfig(Parameters):
     price_input: float | None = Field(None, ge=0, description="price of a million prompt tokens")
     price_output: float | None = Field(None, ge=0, description="price of a million completion tokens")
     budget: float | None = Field(None, gt=0, description="stop asking once so much is spent, in the prices' currency")
-    dry_run: bool = Field(False, description="only state what would be asked and what it would cost")
-    smoke: int = Field(
-        8, ge=0, le=1000, description="first samples of a long run to look at before the rest (0 is none)"
-    )
+    # Many GPUs, many workers.
     tensor_parallel: int = Field(1, ge=1, le=1024, description="GPUs that vllm divides the model among")
     ray_engine: Literal["transformers", "vllm"] = Field("transformers", description="engine of sampler ray's workers")
     ray_workers: int = Field(2, ge=1, le=10_000, description="workers of sampler ray, each with a model of its own")
     ray_address: str | None = Field(None, description="Ray cluster: auto or ray://host:10001 (None starts one here)")
+    # Replays.
     replay_path: str | None = Field(None, description="stored completions to replay, a run folder or a JSONL file")
     replay_column: str | None = Field(None, description="which system's column of a released-solutions file to replay")
     protocol_label: str | None = Field(
         None, description="for a replay, the protocol its source states, such as fine-tuned test@1"
     )
-    headline_rule: Literal["auto", "strict", "flexible", "official"] = Field(
-        "auto",
-        description="rule of the headline: auto (strict where the prompt asks for ####), strict, flexible, official",
-    )
-    rules: Literal["auto", "all", "both"] = Field(
-        "auto",
-        description="rules to score by: both (strict and flexible), all (peers' too), auto (all, if not too many)",
-    )
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals")
-    n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
-    outputs_dir: str = Field("outputs", min_length=1, description="where run folders go, relative to the repository")
 
     @model_validator(mode="before")
     @classmethod

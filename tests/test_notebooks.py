@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ import nbformat
 import pytest
 import yaml
 
-from gsm8k_nb.config import CompareConfig, RunConfig
+from gsm8k_nb import __main__ as main_module
+from gsm8k_nb.__main__ import BOOKS as BOOKS_WRITTEN
+from gsm8k_nb.__main__ import parameters_cell
+from gsm8k_nb.config import NOT_GENERATION, RunConfig
 
 from .conftest import ROOT
 
@@ -53,16 +57,14 @@ def test_house_rules(book):
         assert before.cell_type == "markdown" or "report.show_examples" in cell.source, "prose comes before each cell"
 
 
-CONFIGS = dict.fromkeys(["eval", *STEPS], RunConfig) | dict.fromkeys(["compare", "appendix"], CompareConfig)
-
-
-@pytest.mark.parametrize(("name", "config"), CONFIGS.items())
+@pytest.mark.parametrize(("name", "config"), [(name, config) for name, (config, _) in BOOKS_WRITTEN.items()])
 def test_parameters_cell_is_the_configuration(name, config):
+    """``make parameters`` wrote it, and papermill reads every line of it."""
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    assert cell.source == parameters_cell(*BOOKS_WRITTEN[name]), "run 'make parameters'"
     lines = [re.fullmatch(r"(\w+): (\w+) = (.+?)  # (.+)", line) for line in cell.source.split("\n")]
     assert all(lines)  # one literal a line: a value derived here would keep its default, traps.md 4.17
-    assert [line[1] for line in lines] == list(config.model_fields)
     values: dict = {}
     exec(cell.source, values)
     for line in lines:
@@ -71,11 +73,42 @@ def test_parameters_cell_is_the_configuration(name, config):
         assert "=" not in line[3] + line[4]  # such a line vanishes from --help-notebook: traps.md 4.16
 
 
+def test_loading_takes_what_names_the_run_and_its_problems():
+    """With a value of any other parameter changed, ``01_load`` still writes the folder that ``02_sample`` reads."""
+    others = set(RunConfig.model_fields) - set(BOOKS_WRITTEN["01_load"][1])
+    changed = {
+        "n_samples": 3,
+        "batch_size": 2,
+        "smoke": 0,
+        "label": "x",
+        "rules": "both",
+        "confidence": 0.9,
+        "n_resamples": 200,
+    }
+    assert set(changed) < others and others < NOT_GENERATION
+    assert RunConfig(temperature=1, **changed).run_folder == RunConfig(temperature=1).run_folder
+
+
+def test_writing_the_parameters_changes_nothing_that_is_up_to_date(tmp_path, monkeypatch, capsys):
+    (tmp_path / "notebooks").mkdir()
+    for name in BOOKS_WRITTEN:
+        shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", tmp_path / "notebooks")
+    stale = tmp_path / "notebooks" / "compare.ipynb"
+    stale.write_text(stale.read_text().replace("seed of resampling", "an old line of help"))
+    monkeypatch.setattr(main_module, "repository_root", lambda: tmp_path)
+    assert main_module.main(["parameters"]) == 0
+    assert capsys.readouterr().out == f"written: {stale}\n"
+    for name in BOOKS_WRITTEN:
+        assert (tmp_path / "notebooks" / f"{name}.ipynb").read_bytes() == (
+            ROOT / "notebooks" / f"{name}.ipynb"
+        ).read_bytes()
+
+
 @pytest.mark.parametrize("name", ["eval", "compare"])
 def test_help_lists_every_parameter(name):
     book = str(ROOT / "notebooks" / f"{name}.ipynb")
     out = subprocess.run([*PAPERMILL, "--help-notebook", book], capture_output=True, text=True).stdout
-    assert re.findall(r"^  (\w+): ", out, re.MULTILINE) == list(CONFIGS[name].model_fields)
+    assert re.findall(r"^  (\w+): ", out, re.MULTILINE) == list(BOOKS_WRITTEN[name][0].model_fields)
 
 
 def test_the_four_steps_give_what_eval_gives(replay_config, tmp_path):
