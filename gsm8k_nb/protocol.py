@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.prompts import FORMATS, PromptFormat
+from gsm8k_nb.formats import FORMATS, PromptFormat
 from gsm8k_nb.runs import Inputs
 
 

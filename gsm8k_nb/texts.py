@@ -35,7 +35,7 @@ def one_line(said: str | BaseException, most: int = 500) -> str:
 def degenerate(text: str) -> bool:
     """Whether a text ends in a loop: its end is one piece of 5 to 200 characters, four times over.
 
-    >>> degenerate("So the answer is 5. " * 4)
+    >>> degenerate("So the answer is 5. " * 5)
     True
     """
     end = text.rstrip()

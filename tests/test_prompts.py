@@ -110,3 +110,16 @@ def test_hash_covers_template_stops_and_exemplars():
     fewer = PromptFormat(base.name, base.template, base.stop, base.answer_pattern, base.source, base.exemplars[:7])
     stopless = PromptFormat(base.name, base.template, (), base.answer_pattern, base.source, base.exemplars)
     assert len({base.sha256, fewer.sha256, stopless.sha256, form_of("zero_shot").sha256}) == 4
+
+
+def test_a_format_says_all_that_is_said_of_a_prompt():
+    for name, form in FORMATS.items():
+        fewest, most, usual = form.takes
+        assert name == form.name and fewest <= usual <= most
+        if name != "as_stored":
+            assert form.family and name in RunConfig.model_fields["prompt"].description
+    assert {form.name: form.sha256[:8] for form in map(form_of, ["zero_shot", "wei_8shot", "llama3_8shot"])} == {
+        "zero_shot": "3f187a90",  # of version 0.1.0: a format that changes is another protocol
+        "wei_8shot": "fdf1e639",
+        "llama3_8shot": "d230af70",
+    }

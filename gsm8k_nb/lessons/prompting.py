@@ -18,9 +18,10 @@ from matplotlib.figure import Figure
 
 from gsm8k_nb.answers import extract, gold_of, is_correct
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.formats import FORMATS, PromptFormat
 from gsm8k_nb.lessons.show import DATA, canvas, sampler, texts
 from gsm8k_nb.places import repository_root
-from gsm8k_nb.prompts import FORMATS, Prompt, PromptFormat, prompt_for, render, stops
+from gsm8k_nb.prompts import Prompt, prompt_for, render, stops
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.reporting.figures import RIGHT, WIDTH_IN, WRONG
 from gsm8k_nb.runs import Run

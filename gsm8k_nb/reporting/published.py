@@ -17,12 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-METHODS = {  # prompt -> (exemplars, method) as the published rows have them
-    "zero_shot": ("none", "cot"),
-    "wei_8shot": ("wei", "cot"),
-    "train_kshot": ("train", "cot"),
-    "llama3_8shot": ("wei", "cot"),
-}
+from gsm8k_nb.formats import FORMATS
+
 FIELDS = ("shots", "exemplars", "method", "metric", "n_samples", "temperature", "top_k")
 COLUMNS = ["model", "same model", "prompt", "metric", "published %", "this run %", "interval", "verdict", "source"]
 
@@ -67,7 +63,8 @@ def measured(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """
     protocol = metrics["protocol"]
     rule = metrics["rules"][protocol["headline_rule"]]
-    exemplars, method = METHODS.get(protocol["prompt"], (None, None))
+    form = FORMATS.get(protocol["prompt"])
+    exemplars, method = (form and form.family) or (None, None)
     known = {"exemplars": exemplars, "method": method}
     for name in ("shots", "n_samples", "temperature", "top_k"):
         known[name] = protocol.get(name)

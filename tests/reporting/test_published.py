@@ -1,5 +1,3 @@
-import json
-
 import pandas as pd
 import pytest
 
@@ -105,7 +103,7 @@ def test_a_label_is_a_protocol():
 def test_metrics_of_a_finished_run_fit(replay_config):
     from ..samplers.test_replay import evaluate
 
-    metrics = json.loads(json.dumps(evaluate(replay_config).metrics))
+    metrics = evaluate(replay_config).metrics.model_dump()
     assert published.beside(metrics, "stored").empty
     metrics["dataset"]["complete"] = True
     assert published.beside(metrics, "stored").empty
