@@ -6,7 +6,9 @@
 
 One row of the first table:
 
-    | 1319 | 0.5 | 95.3% | 95.3% | 95.3% | 95.3% | 95.6% | percentile 100% |
+    | 1319 | 0.5 | 94.6% | 94.6% | 95.3% | 95.3% | percentile 100% |
+
+How often the tests of two runs err is another table: ``python -m bench.levels``.
 """
 
 import argparse
@@ -60,7 +62,7 @@ def coverage_rows() -> Iterable[list]:
     for n in SIZES:
         for p in RATES:
             covered, used = exact_coverage(n, p, "auto")
-            others = [exact_coverage(n, p, method)[0] for method in ("percentile", "bca", "wilson", "clopper-pearson")]
+            others = [exact_coverage(n, p, method)[0] for method in ("percentile", "wilson", "clopper-pearson")]
             named = ", ".join(f"{name} {share:.0%}" for name, share in sorted(used.items()) if share > 0.005)
             yield [n, p_text(p), covered, *others, named]
 
@@ -76,7 +78,7 @@ def sampled_coverage_rows(draws: int) -> Iterable[list]:
     rng = np.random.default_rng(1)
     for n in SIZES:
         for p in RATES:
-            covered = {"auto": 0, "percentile": 0, "clustered": 0}
+            covered = {"auto": 0, "percentile": 0}
             by_bootstrap = 0
             for _ in range(draws):
                 (run,) = sampled_verdicts(rng, 1, n, p, SAMPLES)
@@ -102,102 +104,46 @@ def discordant_counts(rng: np.random.Generator, draws: int, n: int, discordance:
     return rng.multinomial(n, rates, size=draws)[:, :2].tolist()
 
 
+def discordance_of(p: float) -> float:
+    """The share of problems on which two runs of accuracy p disagree."""
+    return 2 * p * (1 - p) * (1 - CORRELATION)
+
+
 def difference_coverage_rows(draws: int) -> Iterable[list]:
     rng = np.random.default_rng(2)
-    methods = ("auto", "percentile", "bca", "score")
     for n in SIZES:
         for p in RATES[:2]:  # 0.98 is 0.02 with right and wrong exchanged
-            discordance = stats.discordance_from_rates(p, p, correlation=CORRELATION)
+            discordance = discordance_of(p)
             for difference in (0.0, discordance / 2):
                 counts = discordant_counts(rng, draws, n, discordance, difference)
-                hits = [[compared(x, y, n, method) for x, y in counts] for method in methods]
+                hits = [[compared(x, y, n, method) for x, y in counts] for method in ("auto", "percentile")]
                 shares = [sum(r.low <= difference <= r.high for r in results) / draws for results in hits]
-                by_bootstrap = sum(r.method == "percentile" for r in hits[0]) / draws
-                yield [n, p_text(discordance), p_text(difference), *shares, by_bootstrap]
+                yield [n, p_text(discordance), p_text(difference), *shares]
 
 
 def sampled_difference_rows(draws: int) -> Iterable[list]:
     rng = np.random.default_rng(5)
     for n in SIZES:
         for p in RATES[:2]:
-            covered, by_bootstrap = {"auto": 0, "percentile": 0}, 0
+            covered = {"auto": 0, "percentile": 0}
             for _ in range(draws):
                 a, b = sampled_verdicts(rng, 2, n, p, SAMPLES)
                 b = b & (rng.random(b.shape) < 0.5)  # b is right half as often
                 for method in covered:
                     result = stats.compare(a, b, method=method, n_resamples=N_RESAMPLES)
                     covered[method] += result.low <= p / 2 <= result.high
-                    by_bootstrap += method == "auto" and result.method == "percentile"
-            yield [n, p_text(p), p_text(p / 2), *(hits / draws for hits in covered.values()), by_bootstrap / draws]
+            yield [n, p_text(p), p_text(p / 2), *(hits / draws for hits in covered.values())]
 
 
-# --- error rates -----------------------------------------------------------------------------------------------------
-
-
-def error_rows(draws: int) -> Iterable[list]:
-    rng = np.random.default_rng(3)
-    for n in SIZES:
-        for p in RATES[:2]:
-            discordance = stats.discordance_from_rates(p, p, correlation=CORRELATION)
-            results = [compared(x, y, n) for x, y in discordant_counts(rng, draws, n, discordance, 0.0)]
-            rates = [rejected(getattr(r, name) for r in results) for name in ("p_bootstrap", "p_mcnemar")]
-            yield [
-                n,
-                p_text(p),
-                1,
-                *rates,
-                rates[1],
-                unpaired_size(n, p),
-                equivalence_error(rng, draws, n, discordance),
-            ]
-            runs = [sampled_verdicts(rng, 2, n, p, SAMPLES) for _ in range(draws)]
-            results = [stats.compare(a, b, n_resamples=N_RESAMPLES) for a, b in runs]
-            rates = [rejected(getattr(r, name) for r in results) for name in ("p_bootstrap", "p_permutation")]
-            unpaired = rejected(stats.two_proportion_z(a, b).p_value for a, b in runs)
-            yield [n, p_text(p), SAMPLES, rates[0], "", rates[1], unpaired, sampled_equivalence_error(rng, draws, n, p)]
-
-
-def rejected(p_values: Iterable[float]) -> float:
-    return float(np.mean([p <= 0.05 for p in p_values]))
-
-
-def unpaired_size(n: int, p: float) -> float:
-    """Exact chance that the unpaired test rejects when two independent runs have accuracy p."""
-    chance = scipy_stats.binom.pmf(np.arange(n + 1), n, p)
-    x, y = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
-    pooled = (x + y) / (2 * n)
-    z = np.divide(x - y, np.sqrt(2 * n * pooled * (1 - pooled)), where=x != y, out=np.zeros(x.shape))
-    return float(chance @ (2 * scipy_stats.norm.sf(np.abs(z)) <= 0.05) @ chance)
-
-
-def equivalence_error(rng: np.random.Generator, draws: int, n: int, discordance: float) -> float:
-    """How often equivalence within a margin is claimed though the true difference is that margin."""
-    margin = discordance / 2
-    claims = cache(lambda x, y: stats.equivalence(*paired_verdicts(x, y, n), margin=margin).equivalent)
-    return float(np.mean([claims(x, y) for x, y in discordant_counts(rng, draws, n, discordance, margin)]))
-
-
-def sampled_equivalence_error(rng: np.random.Generator, draws: int, n: int, p: float) -> float:
-    margin, claims = min(p, 1 - p) / 2, 0
-    for _ in range(draws):
-        a, b = sampled_verdicts(rng, 2, n, p, SAMPLES)
-        b = b & (rng.random(b.shape) < 1 - margin / p)  # b is right less often, by the margin
-        claims += stats.equivalence(a, b, margin=margin).equivalent
-    return claims / draws
-
-
-def uniformity_rows(draws: int) -> Iterable[list]:
-    rng, levels = np.random.default_rng(4), (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
-    for n in SIZES:
-        discordance = stats.discordance_from_rates(0.5, 0.5, correlation=CORRELATION)
-        one = [compared(x, y, n) for x, y in discordant_counts(rng, draws, n, discordance, 0.0)]
-        runs = (sampled_verdicts(rng, 2, n, 0.5, SAMPLES) for _ in range(draws))
-        several = [stats.compare(a, b, n_resamples=N_RESAMPLES) for a, b in runs]
-        for samples, results in ((1, one), (SAMPLES, several)):
-            for name in ("p_mcnemar", "p_permutation", "p_bootstrap"):
-                p_values = np.array([getattr(r, name) for r in results], dtype=float)
-                if not np.isnan(p_values).any():
-                    yield [n, samples, name, *(float(np.mean(p_values <= level)) for level in levels)]
+def power_rows() -> Iterable[list]:
+    """Problems for a power of 80%, and the power that Connor's formula would have left."""
+    for points, discordance in ((1, 0.1), (2, 0.2), (5, 0.2), (10, 0.2), (10, 0.3), (3, 0.4)):
+        d = points / 100
+        z = scipy_stats.norm.ppf((0.975, 0.8))
+        connor = int(np.ceil((z[0] * discordance**0.5 + z[1] * (discordance - d**2) ** 0.5) ** 2 / d**2))
+        needed = stats.problems_needed(d, discordance=discordance)
+        powers = [stats.paired_power(d, n, discordance=discordance) for n in (needed, connor)]
+        yield [points, f"{discordance:.0%}", needed, powers[0], connor, powers[1]]
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------
@@ -211,7 +157,7 @@ def speed_data(kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    result = stats.compare(a, b, n_resamples=SPEED_RESAMPLES)
+    result = stats.compare(a, b, n_resamples=SPEED_RESAMPLES, method="percentile")
     return result.low, result.high
 
 
@@ -280,7 +226,7 @@ def p_text(p: float) -> str:
 
 def simulate(draws: int) -> None:
     noise = f"From {draws} draws: standard error {np.sqrt(0.05 * 0.95 / draws):.1%} at 5%."
-    methods = ("auto (default)", "percentile", "BCa", "Wilson", "Clopper-Pearson", "auto used")
+    methods = ("auto (default)", "percentile", "Wilson", "Clopper-Pearson", "auto used")
     table(
         "Coverage of 95% intervals of an accuracy, one verdict a problem",
         "Exact: summed over all counts of right answers, 10 000 resamples. Where all problems agree, Wilson stands in "
@@ -291,32 +237,26 @@ def simulate(draws: int) -> None:
     table(
         f"Coverage of 95% intervals of an accuracy, {SAMPLES} samples a problem",
         f"{noise} Two samples of a problem correlate {CORRELATION}.",
-        ("n", "p", "auto (default)", "percentile", "clustered t", "auto was the bootstrap"),
+        ("n", "p", "auto (default)", "percentile", "auto was the bootstrap"),
         sampled_coverage_rows(draws),
     )
     table(
         "Coverage of 95% intervals of a paired difference, one verdict a problem",
         noise,
-        ("n", "discordance", "difference", "auto (default)", "percentile", "BCa", "Tango", "auto was the bootstrap"),
+        ("n", "discordance", "difference", "exact (default)", "percentile"),
         difference_coverage_rows(draws),
     )
     table(
         f"Coverage of 95% intervals of a paired difference, {SAMPLES} samples a problem",
         noise,
-        ("n", "p of a", "difference", "auto (default)", "percentile", "auto was the bootstrap"),
+        ("n", "p of a", "difference", "score (default)", "percentile"),
         sampled_difference_rows(draws),
     )
     table(
-        "Type I errors at 5%",
-        f"{noise} Equivalence: the true difference is the margin. Unpaired, one sample: exact, runs independent.",
-        ("n", "p", "samples", "bootstrap", "McNemar", "permutation", "unpaired z", "equivalence"),
-        error_rows(draws),
-    )
-    table(
-        "Share of p-values at or below a level when there is no difference (p = 0.5)",
-        noise,
-        ("n", "samples", "test", "1%", "5%", "10%", "25%", "50%", "90%"),
-        uniformity_rows(draws),
+        "Problems for a power of 80%, exact McNemar test at 5%",
+        "Exact. Connor's formula takes counts for normal.",
+        ("true difference, points", "discordant", "problems needed", "power", "by Connor's formula", "power there"),
+        power_rows(),
     )
 
 

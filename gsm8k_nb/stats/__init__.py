@@ -12,9 +12,7 @@ Verdicts come as an array ``(problems,)`` or ``(problems, samples)`` of 0 and 1,
 The problem is the unit that is independent: samples of one problem are a cluster, so they are averaged first and
 problems are resampled (Miller 2024, "Adding error bars to evals", arXiv:2411.00640). A score between 0 and 1 for each
 problem, such as its pass@k or maj@k, may stand in place of a verdict. Unscored verdicts (None, nan) are refused, never
-taken as wrong.
-
-All functions are deterministic: what is random takes a ``seed``.
+taken as wrong. What is random takes a ``seed``.
 """
 
 from gsm8k_nb.stats.intervals import Interval, accuracy_interval

@@ -51,7 +51,7 @@ def accuracy_interval(
     estimate, worth = float(values.mean()), _effective_size(values, verdicts.shape[1])
     chosen = _interval_method(values, method)
     if chosen == "wilson":
-        low, high = wilson(estimate, worth, confidence)
+        low, high = _wilson(estimate, worth, confidence)
     elif chosen == "clopper-pearson":
         low, high = _clopper_pearson(estimate * worth, worth, confidence)
     else:
@@ -155,7 +155,7 @@ def _interval_method(values: np.ndarray, method: str) -> str:
     return "wilson" if len(values) >= FEWEST_FOR_WILSON else "clopper-pearson"
 
 
-def wilson(p: float, n: float, confidence: float) -> tuple[float, float]:
+def _wilson(p: float, n: float, confidence: float) -> tuple[float, float]:
     """Wilson's score interval for a share ``p`` of ``n`` problems, which need not be a whole number."""
     z = special.ndtri((1 + confidence) / 2)
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)

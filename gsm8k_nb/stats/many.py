@@ -62,9 +62,6 @@ def _needed_groups(groups: list[frozenset[int]]) -> list[frozenset[int]]:
 
 def _p_values(p: ArrayLike) -> np.ndarray:
     values = np.asarray(p, dtype=float)
-    if values.ndim != 1:
-        raise ValueError(f"p must be one-dimensional, got shape {values.shape}")
-    bad = values[~((values >= 0) & (values <= 1))]
-    if len(bad):
-        raise ValueError(f"p-values must be from 0 to 1, got {bad[0]}")
+    if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(f"p-values must be numbers from 0 to 1, one a test, got {p}")
     return values

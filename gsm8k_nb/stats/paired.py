@@ -8,23 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
-from gsm8k_nb.stats.intervals import (
-    CHUNK_NUMBERS,
-    ROUNDING,
-    check_inside,
-    check_one_of,
-    matrix,
-    percentile,
-    resampled_means,
-    standard_error,
-)
+from gsm8k_nb.stats import intervals
+from gsm8k_nb.stats.intervals import ROUNDING, standard_error
 
 METHODS = ("auto", "percentile")
-NULLS = {
-    "exact": "the discordant problems fall to either system alike",
-    "score": "the same mean accuracy on problems like these",
-    "percentile": "the same mean accuracy on problems like these",
-}
+NULLS = ("the discordant problems fall to either system alike", "the same mean accuracy on problems like these")
 NODES, WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(100))  # of a mean over -1/2 to 1/2
 EXACT_STEPS = 200_000_000  # additions for which an exact permutation distribution is worth its time (about 0.2 s)
 
@@ -38,9 +26,9 @@ class PairedComparison:
     words what is tested. The interval leaves out 0 where ``p`` is below 1 - confidence, and nowhere else. ``decides``
     is False where so few problems could not show a difference even if a solved all of them and b none.
 
-    For reference: ``p_bootstrap`` is the percentile bootstrap's, ``p_mcnemar`` is None unless each run has one verdict
-    a problem, ``p_permutation`` tests that both are alike on every problem (``permutation``: ``exact`` or
-    ``monte carlo``). ``only_a`` counts the problems that only a solves (where a's mean is higher).
+    For reference: ``p_bootstrap``, ``p_mcnemar`` (None unless each run has one verdict a problem) and ``p_permutation``
+    (``exact`` or ``monte carlo``), whose null is that both are alike on every problem. ``only_a`` counts the problems
+    that only a solves (where a's mean is higher).
     """
 
     difference: float
@@ -76,7 +64,7 @@ class Paired:
     @classmethod
     def of(cls, a: ArrayLike, b: ArrayLike) -> "Paired":
         """From arrays as in `compare`. ValueError names both lengths where they differ."""
-        x, y = matrix(a, "a"), matrix(b, "b")
+        x, y = intervals.matrix(a, "a"), intervals.matrix(b, "b")
         if len(x) != len(y):
             raise ValueError(f"a has {len(x)} problems and b has {len(y)}: align both runs by problem id first")
         return cls(x, y)
@@ -107,16 +95,16 @@ class Paired:
 
     def compare(self, confidence: float, n_resamples: int, seed: int, method: str = "auto") -> PairedComparison:
         """As the function `compare`."""
-        check_one_of("method", method, METHODS)
-        check_inside("confidence", confidence)
+        intervals.check_one_of("method", method, METHODS)
+        intervals.check_inside("confidence", confidence)
         d, n, rng, tail = self.differences, len(self.a), np.random.default_rng(seed), (1 - confidence) / 2
         only_a, only_b = int((d > ROUNDING).sum()), int((d < -ROUNDING).sum())
-        means = resampled_means(d, n_resamples, rng)
+        means = intervals.resampled_means(d, n_resamples, rng)
         p_bootstrap = _bootstrap_p(means, n)
         p_permutation, permutation = _permutation_p(d, self.grid, n_resamples, rng)
         p_mcnemar = mcnemar_p(only_a, only_b) if self.grid == 1 else None
         if method == "percentile" and np.ptp(d) > ROUNDING:  # equal differences leave nothing to resample
-            p, ends, extreme = p_bootstrap, percentile(means, n, confidence), 0.0
+            p, ends, extreme = p_bootstrap, intervals.percentile(means, n, confidence), 0.0
         elif p_mcnemar is not None:
             p, extreme, method = p_mcnemar, mcnemar_p(n, 0), "exact"
             ends = (0.0 - _exact_end(only_b, only_a, n, tail), _exact_end(only_a, only_b, n, tail))
@@ -125,7 +113,7 @@ class Paired:
             ends = _mean_ends(d, confidence)
         return PairedComparison(
             float(d.mean()), *ends, p_bootstrap, p_mcnemar, p_permutation, only_a, only_b, standard_error(d), n,
-            method, permutation, confidence, p, NULLS[method], extreme <= 1 - confidence,
+            method, permutation, confidence, p, NULLS[method != "exact"], extreme <= 1 - confidence,
         )  # fmt: skip
 
 
@@ -247,7 +235,7 @@ def _exact_flips(sizes: np.ndarray, counts: np.ndarray, observed: int) -> float:
 def _random_flips(differences: np.ndarray, n_resamples: int, rng: np.random.Generator) -> float:
     moving = differences[np.abs(differences) > ROUNDING]
     n, observed, extreme = len(moving), abs(moving.sum()), 0
-    step = max(1, CHUNK_NUMBERS // max(1, n))
+    step = max(1, intervals.CHUNK_NUMBERS // max(1, n))
     for start in range(0, n_resamples, step):
         rows = min(step, n_resamples - start)
         bits = np.unpackbits(rng.integers(256, size=(rows, -(-n // 8)), dtype=np.uint8), axis=1)[:, :n]

@@ -134,5 +134,5 @@ def test_unknown_settings_are_named():
         stats.accuracy_interval(np.arange(60) % 2, n_resamples=0)
     with pytest.raises(ValueError, match="unknown method 'score'; known: auto, percentile"):
         stats.compare([1, 0], [0, 1], method="score")
-    with pytest.raises(ValueError, match="discordance must be a share of at most 1 .not points., got 30"):
+    with pytest.raises(ValueError, match="discordance 30 must be shares of at most 1 .not points"):
         stats.paired_power(0.1, 100, discordance=30)

@@ -41,7 +41,7 @@ def test_power_at_other_levels_and_sizes():
     assert stats.paired_power(0.2, 50, discordance=0.0) == stats.paired_power(0.2, 50, discordance=0.2)
     with pytest.raises(ValueError, match="must not be 0"):
         stats.problems_needed(0, discordance=0.2)
-    with pytest.raises(ValueError, match="n_problems must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="n_problems at least 1, got 0"):
         stats.paired_power(0.1, 0, discordance=0.2)
 
 
