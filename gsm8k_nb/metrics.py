@@ -1,4 +1,4 @@
-"""Metrics from one pool of N samples a problem: avg@N, pass@k, pass^k, maj@k and test@N. Pure functions.
+"""Metrics from one pool of N samples a problem: avg@N (pass@1), pass@k, pass^k, maj@k. Pure functions.
 
 Four samples of one problem whose gold answer is 18, the third of them without an answer:
 
@@ -8,45 +8,35 @@ Four samples of one problem whose gold answer is 18, the third of them without a
     pass^2 = C(2,2)/C(4,2) = 1/6               maj@4  = 1 (two votes for 18, one for 20, no vote from the third)
 
 A metric that is undefined is refused with the reason and never returned as 0, 1 or NaN: k above the number of samples,
-fewer samples than asked for, samples that were never scored (``correct`` is None because the request failed). For the
-last case ``bounds`` gives the worst and the best accuracy, and the curves take ``denominator="all"`` or ``"scored"``.
-An answer that could not be read is not such a case: it is wrong, and casts no vote.
-
-The curves return one row a problem, because samples of one problem are a cluster: resample the rows for an interval.
+fewer samples than asked for, samples that were never scored (``correct`` is None because the request failed), for which
+``bounds`` gives the worst and the best accuracy. An answer that could not be read is wrong, and casts no vote. Curves
+have one row a problem, because samples of one problem are a cluster: resample the rows for an interval.
 """
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from gsm8k_nb.records import Score
+from gsm8k_nb.answers import TOLERANCE
 
-TOLERANCE = Decimal("1e-6")  # two numbers closer than this are the same answer
-DENOMINATORS = ("all", "scored")
 _LARGEST_FLOAT_COUNT = 10**300  # binomial coefficients beyond this do not fit a float64: exact integers take over
-
 _WIDE = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)  # so that no number, however long, overflows a subtraction
-
-Answer = Decimal | int | float | str | None
-
-
-# ---- one problem, counts in, number out
+Answer = Decimal | Fraction | float | str | None
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Probability that at least one of k samples drawn from n, of which c are right, is right.
 
-    The unbiased estimator 1 - C(n-c, k) / C(n, k) of Chen et al. 2021 (arXiv:2107.03374, equation 1), in exact
-    integers, so that neither a large n nor a small probability loses digits. ValueError where n < k, k < 1 or c is not
-    in 0..n.
+    The unbiased estimator 1 - C(n-c, k) / C(n, k) of Chen et al. 2021 (arXiv:2107.03374, equation 1), in whole numbers,
+    so that no digit is lost. ValueError where n < k, k < 1 or c is not in 0..n.
     """
     _check_counts("pass@k", n, c, k)
     draws = math.comb(n, k)
@@ -62,55 +52,33 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
     return math.comb(c, k) / math.comb(n, k)
 
 
-def avg_at_n(correct: Sequence[bool | None]) -> float:
-    """avg@N: the share of right samples of one problem. ValueError where a sample is unscored or there is none."""
-    n, c = _scored_counts([correct], None)
-    return float(c[0] / n[0])
-
-
-def any_of_n(correct: Sequence[bool | None]) -> float:
-    """test@N of Cobbe et al. 2021 (arXiv:2110.14168): 1.0 where any of the N samples is right, else 0.0.
-
-    It is pass@k at k = N only. From the same pool it has no value for a smaller k: that is ``pass_at_k``.
-    """
-    _, c = _scored_counts([correct], None)
-    return float(c[0] > 0)
-
-
 def maj_at_k(answers: Sequence[Answer], gold: Answer, k: int | None = None) -> float:
     """Expected correctness of a plurality vote over k of the answers, over all subsets of k and over ties. In 0..1.
 
     The vote of self-consistency (Wang et al. 2022, arXiv:2203.11171), unweighted. Numbers that are equal are one vote,
     however written ("18" and "18.0", "1,800" and 1800); every answer within 1e-6 of gold votes for gold. None and NaN
     (how a pandas frame spells None) cast no vote; where nobody votes the result is wrong. m answers tied at the top
-    share the point: 1/m. k=None takes all of them. ValueError where k is not in 1..len(answers), or an answer is no
-    number.
+    share the point: 1/m. k=None takes all. ValueError where k is not in 1..len(answers), or an answer is no number.
     """
     votes = _votes(answers, gold)
     k = votes.samples if k is None else k
     _check_k("maj@k", votes.samples, k)
-    if k == votes.samples:
-        return _plurality(votes)
-    return float(_vote_curve(votes, k)[k - 1])
+    return _plurality(votes) if k == votes.samples else float(_vote_curve(votes, k)[k - 1])
 
 
-# ---- many problems, one row each
-
-
-def pass_curve(correct: Any, k_max: int | None = None, denominator: str | None = None) -> np.ndarray:
+def pass_curve(correct: Any, k_max: int | None = None) -> np.ndarray:
     """pass@k of every problem for k = 1..k_max: float array (problems, k_max). Its column mean is the metric.
 
-    ``correct`` is (problems, samples) of True, False or None (unscored): an array or nested lists. k_max=None takes the
-    number of samples; a smaller k_max also allows problems with unequal numbers of samples. Unscored samples are
-    refused unless ``denominator`` says what they are: "all" keeps them in n as wrong, "scored" leaves them out of n.
+    ``correct`` is (problems, samples) of True, False or None (unscored, which is refused): an array or nested lists.
+    k_max=None takes the number of samples; a smaller k_max also allows problems with unequal numbers of samples.
     ValueError names the first problem that has fewer than k_max samples.
     """
-    return _curve(_pass_row, correct, k_max, denominator)
+    return _curve(pass_at_k, correct, k_max)
 
 
-def pass_hat_curve(correct: Any, k_max: int | None = None, denominator: str | None = None) -> np.ndarray:
+def pass_hat_curve(correct: Any, k_max: int | None = None) -> np.ndarray:
     """pass^k of every problem for k = 1..k_max: float array (problems, k_max). Arguments as in ``pass_curve``."""
-    return _curve(_pass_hat_row, correct, k_max, denominator)
+    return _curve(pass_hat_k, correct, k_max)
 
 
 def maj_curve(answers: Sequence[Sequence[Answer]], gold: Sequence[Answer], k_max: int | None = None) -> np.ndarray:
@@ -127,80 +95,23 @@ def maj_curve(answers: Sequence[Sequence[Answer]], gold: Sequence[Answer], k_max
     return np.array([_vote_curve(pool, k_max) for pool in pools])
 
 
-# ---- samples that failed, samples that are copies, rows that repeat
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Accuracy where some samples are unscored. ``worst`` counts them wrong, ``best`` right, both over all ``n``.
-
-    ``answered`` is the accuracy over the n - unscored samples that have a verdict, None where there is none.
-    """
-
-    n: int
-    right: int
-    unscored: int
-    worst: float
-    best: float
-    answered: float | None
-
-    def __str__(self) -> str:
-        if not self.unscored:
-            return f"{self.worst:.4f} ({self.right} of {self.n}, none unscored)"
-        scored = self.n - self.unscored
-        answered = "no sample is scored" if self.answered is None else f"{self.answered:.4f} over the {scored} scored"
-        return f"{self.worst:.4f} to {self.best:.4f} over all {self.n}; {answered}; {self.unscored} unscored"
-
-
-def bounds(correct: Any) -> Bounds:
-    """Worst and best accuracy of verdicts, (problems,) or (problems, samples), None where the request failed."""
+def bounds(correct: Any) -> tuple[float, float]:
+    """Worst and best accuracy of verdicts (problems, samples): a failed request (None) counts as wrong or as right."""
     matrix = _verdicts(correct)
-    n, right, unscored = matrix.size, int((matrix == 1).sum()), int(np.isnan(matrix).sum())
-    answered = right / (n - unscored) if n > unscored else None
-    return Bounds(n, right, unscored, right / n, (right + unscored) / n, answered)
+    return float((matrix == 1).mean()), float((matrix != 0).mean())
 
 
-def identical_samples(texts: Mapping[Any, Sequence[str | None]] | Iterable[Sequence[str | None]]) -> float:
+def identical_samples(texts: Iterable[Sequence[str | None]]) -> float:
     """Share of problems whose samples are all byte-identical, of those that have two texts or more. In 0..1.
 
-    ``texts`` holds the texts of each problem, in a mapping by problem id or one after another. Failed samples (None)
-    are left out. ValueError where no problem has two texts: one sample is always identical to itself.
+    ``texts`` holds the texts of each problem; failed samples (None) are left out. ValueError where no problem has two
+    texts: one sample is always identical to itself.
     """
-    groups = texts.values() if isinstance(texts, Mapping) else texts
-    pools = [[text for text in group if text is not None] for group in groups]
+    pools = [[text for text in group if text is not None] for group in texts]
     repeated = [len(set(pool)) == 1 for pool in pools if len(pool) > 1]
     if not repeated:
         raise ValueError("no problem has two texts or more, so whether samples are identical is undefined")
     return sum(repeated) / len(repeated)
-
-
-def identical_warning(texts: Mapping[Any, Sequence[str | None]] | Iterable[Sequence[str | None]]) -> str | None:
-    """A sentence to print where all samples of most problems are byte-identical, else None."""
-    share = identical_samples(texts)
-    if share <= 0.5:
-        return None
-    return (
-        f"all samples are byte-identical in {share:.1%} of the problems: sampling is greedy, or a cache returned one "
-        "text N times. pass@k and maj@k then say no more than one sample does."
-    )
-
-
-def scores_by_problem(scores: Iterable[Score]) -> dict[str, list[Score]]:
-    """The scores of one rule, grouped by problem and ordered by sample; the last row of a sample that was retried wins.
-
-    ``[[s.correct for s in group] for group in ...values()]`` is what the curves take. ValueError where two rules meet.
-    """
-    latest: dict[str, dict[int, Score]] = defaultdict(dict)
-    rules = set()
-    for score in scores:
-        rules.add(score.rule)
-        latest[score.problem_id][score.sample_index] = score
-    if len(rules) > 1:
-        raise ValueError(f"scores of several rules in one table: {', '.join(sorted(rules))}; choose one")
-    return {problem: [rows[index] for index in sorted(rows)] for problem, rows in latest.items()}
-
-
-# ---- counts and verdicts
 
 
 def _check_k(metric: str, n: int, k: int) -> None:
@@ -227,27 +138,20 @@ def _verdicts(correct: Any) -> np.ndarray:
         raise ValueError(f"verdicts must be True, False or None, in rows of one length: {error}") from error
     if not matrix.size:
         raise ValueError("there is no sample, so accuracy is undefined")
-    stray = matrix[~(np.isnan(matrix) | (matrix == 0) | (matrix == 1))]
-    if stray.size:
+    if (stray := matrix[~(np.isnan(matrix) | (matrix == 0) | (matrix == 1))]).size:
         raise ValueError(f"verdicts must be True, False or None, got {stray[0]}")
     return matrix
 
 
-def _scored_counts(correct: Any, denominator: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Samples n and right samples c of each problem, each (problems,); unscored samples as ``denominator`` says."""
-    if denominator is not None and denominator not in DENOMINATORS:
-        raise ValueError(f"denominator must be one of {', '.join(DENOMINATORS)} or None, got {denominator!r}")
+def _scored_counts(correct: Any) -> tuple[list[int], list[int]]:
+    """Samples n and right samples c of each problem; ValueError where one is unscored."""
     rows = [_verdicts(row) for row in correct]
     if any(row.ndim != 1 for row in rows):
         raise ValueError("verdicts must be (problems, samples): one list of True, False or None for each problem")
-    n = np.array([row.size for row in rows])
-    unscored = np.array([np.isnan(row).sum() for row in rows])
-    if unscored.any() and denominator is None:
-        raise ValueError(
-            f"{unscored.sum()} of {n.sum()} samples are unscored (None), so the metric is undefined: ask for them "
-            'again, state denominator="all" (they count as wrong) or "scored" (they are left out), or see bounds()'
-        )
-    return n - unscored if denominator == "scored" else n, np.array([(row == 1).sum() for row in rows])
+    n = [row.size for row in rows]
+    if unscored := sum(int(np.isnan(row).sum()) for row in rows):
+        raise ValueError(f"{unscored} of {sum(n)} samples are unscored (None), so the metric is undefined: ask again")
+    return n, [int(row.sum()) for row in rows]
 
 
 def _common_k_max(samples: Sequence[int], k_max: int | None) -> int:
@@ -262,23 +166,11 @@ def _common_k_max(samples: Sequence[int], k_max: int | None) -> int:
     return k_max
 
 
-def _curve(row: Any, correct: Any, k_max: int | None, denominator: str | None) -> np.ndarray:
-    n, c = _scored_counts(correct, denominator)
-    k_max = _common_k_max(n, k_max)
-    return np.array([row(int(samples), int(right), k_max) for samples, right in zip(n, c, strict=True)])
-
-
-@lru_cache(maxsize=4096)
-def _pass_row(n: int, c: int, k_max: int) -> tuple[float, ...]:
-    return tuple(pass_at_k(n, c, k) for k in range(1, k_max + 1))
-
-
-@lru_cache(maxsize=4096)
-def _pass_hat_row(n: int, c: int, k_max: int) -> tuple[float, ...]:
-    return tuple(pass_hat_k(n, c, k) for k in range(1, k_max + 1))
-
-
-# ---- the vote
+def _curve(metric: Callable[[int, int, int], float], correct: Any, k_max: int | None) -> np.ndarray:
+    counts = list(zip(*_scored_counts(correct), strict=True))
+    k_max = _common_k_max([n for n, _ in counts], k_max)
+    rows = {pair: [metric(*pair, k) for k in range(1, k_max + 1)] for pair in set(counts)}
+    return np.array([rows[pair] for pair in counts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +193,14 @@ def _votes(answers: Sequence[Answer], gold: Answer) -> _Votes:
     target = _number(gold)
     if target is None:
         raise ValueError(f"the gold answer must be a number, got {gold!r}")
-    counts = Counter(map(_number, answers))
-    if not counts:
+    numbers = [_number(answer) for answer in answers]
+    if not numbers:
         raise ValueError("there is no answer, so a majority vote is undefined")
-    blank = counts.pop(None, 0)
+    counts = Counter(number for number in numbers if number is not None)
+    blank = len(numbers) - counts.total()
     right = sum(counts.pop(number) for number in list(counts) if _near(number, target))
     others: list[int] = []
-    start = None
+    start: Decimal | None = None
     for number in sorted(counts):
         if start is None or not _near(number, start):
             others.append(0)
@@ -324,35 +217,22 @@ def _number(answer: Answer) -> Decimal | None:
     """One answer as a finite Decimal, None where it is None or NaN; ValueError where it is anything else."""
     if answer is None:
         return None
-    if isinstance(answer, bool | np.bool_):
-        raise ValueError(f"an answer must be a number or None, got the verdict {answer!r}")
     try:
-        number = _decimal(answer)
-    except InvalidOperation:
-        number = None
-    if number is None or number.is_infinite():
+        if isinstance(answer, Fraction):
+            number = _WIDE.divide(Decimal(answer.numerator), Decimal(answer.denominator))
+        else:  # text, and not the number itself, so that a verdict or a list is no number
+            number = answer if isinstance(answer, Decimal) else Decimal(str(answer).replace(",", ""))
+    except (InvalidOperation, ValueError):
+        number = Decimal("Infinity")
+    if number.is_infinite():
         raise ValueError(f"an answer must be a finite number or None where none was read, got {answer!r}")
     return None if number.is_nan() else number
-
-
-def _decimal(answer: Any) -> Decimal | None:
-    if isinstance(answer, Decimal):
-        return answer
-    if isinstance(answer, str):
-        return Decimal(answer.replace(",", ""))
-    if isinstance(answer, Integral):
-        return Decimal(int(answer))
-    if isinstance(answer, Fraction):
-        return _WIDE.divide(Decimal(answer.numerator), Decimal(answer.denominator))
-    return Decimal(repr(float(answer))) if isinstance(answer, Real) else None
 
 
 def _plurality(votes: _Votes) -> float:
     """The vote of the whole pool."""
     top = max(votes.gold, *votes.others, 0)
-    if votes.gold < top or top == 0:
-        return 0.0
-    return 1 / (1 + votes.others.count(top))
+    return 0.0 if votes.gold < top or top == 0 else 1 / (1 + votes.others.count(top))
 
 
 @lru_cache(maxsize=65536)
@@ -379,7 +259,7 @@ def _vote_curve(votes: _Votes, k_max: int) -> np.ndarray:
 
 def _wins_alone(votes: _Votes, rival: int, degree: int, kind: type) -> np.ndarray:
     """Subsets by size 0..degree in which gold has more votes than any rival can have at all."""
-    wins = np.zeros(degree + 1, dtype=kind)
+    wins: np.ndarray = np.zeros(degree + 1, dtype=kind)
     rest = _binomials(votes.samples - votes.gold, degree, kind)
     for j in range(rival + 1, min(votes.gold, degree) + 1):
         wins[j:] += math.comb(votes.gold, j) * rest[: degree + 1 - j]
@@ -390,7 +270,7 @@ def _shared(votes: _Votes, j: int, degree: int, kind: type) -> np.ndarray:
     """Choices of the answers that are not gold, by size 0..degree, where none has more than j votes; ties share."""
     rivals = [count for count in votes.others if count >= j]
     ties = min(len(rivals), degree // j)
-    ways = np.zeros((ties + 1, degree + 1), dtype=kind)  # by number of ties, by size
+    ways: np.ndarray = np.zeros((ties + 1, degree + 1), dtype=kind)  # by number of ties, by size
     ways[0] = _binomials(votes.samples - votes.gold - sum(rivals), degree, kind)
     for count in rivals:
         before, ways = ways, np.zeros_like(ways)
@@ -405,6 +285,6 @@ def _shared(votes: _Votes, j: int, degree: int, kind: type) -> np.ndarray:
 @lru_cache(maxsize=4096)
 def _binomials(n: int, degree: int, kind: type) -> np.ndarray:
     """C(n, 0..degree), zero beyond n."""
-    values = np.array([math.comb(n, size) for size in range(degree + 1)], dtype=kind)
+    values: np.ndarray = np.array([math.comb(n, size) for size in range(degree + 1)], dtype=kind)
     values.flags.writeable = False
     return values

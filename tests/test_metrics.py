@@ -2,6 +2,7 @@
 
 import json
 import math
+import tempfile
 import time
 from decimal import Decimal
 from fractions import Fraction
@@ -15,20 +16,17 @@ from hypothesis import strategies as st
 
 from gsm8k_nb import metrics
 from gsm8k_nb.metrics import (
-    any_of_n,
-    avg_at_n,
     bounds,
     identical_samples,
-    identical_warning,
     maj_at_k,
     maj_curve,
     pass_at_k,
     pass_curve,
     pass_hat_curve,
     pass_hat_k,
-    scores_by_problem,
 )
-from gsm8k_nb.records import Score
+from gsm8k_nb.records import Sample
+from gsm8k_nb.runs import Run
 
 CASES = Path(__file__).resolve().parents[2] / "shared" / "cases" / "metrics.jsonl"
 
@@ -60,15 +58,14 @@ def pass_at_k_row(given, expected):
 def unscored_before_pass_at_k(given, expected):
     correct = [[None if score is None else score == "1" for score in given["scores"]]]
     assert expected is None and "3 of 5 samples are unscored" in refused(pass_curve, correct, given["k"])
-    assert "2 samples" in refused(pass_curve, correct, given["k"], denominator="scored")
-    assert pass_curve(correct, given["k"], denominator="all")[0, given["k"] - 1] == 0.0  # n stays 5
+    assert pass_at_k(5, sum(score is True for score in correct[0]), given["k"]) == 0.0  # where n stays 5
 
 
 def cache_returns_one_text(given, expected):
     first, again = given["first_run"], given["second_run_from_cache"]
     assert first == again and identical_samples([first]) == identical_samples([again]) == 0.0
     one_text = [first[:1] * len(first)]  # what a key without the sample index would return
-    assert identical_samples(one_text) == 1.0 and "cache" in identical_warning(one_text)
+    assert identical_samples(one_text) == 1.0
 
 
 def server_ignores_n(given, expected):
@@ -90,30 +87,32 @@ def every_repeat_counts(given, expected):
     correct = [answer == given["gold"] for answer in given["answers"]]
     assert pass_at_k(3, sum(correct), 3) == expected["pass@3"]
     assert maj_at_k(given["answers"], given["gold"], 3) == expected["maj@3"]
-    assert avg_at_n(correct) == expected["avg@3"]
+    assert pass_at_k(3, sum(correct), 1) == expected["avg@3"]
 
 
 def standard_error_of_a_proportion(given, expected):
     correct = np.arange(given["n"]) < given["right"]
-    assert avg_at_n(correct) == pytest.approx(expected["mean"], abs=1e-15)
     per_problem = pass_curve(correct[:, None])[:, 0]  # what an interval is computed from keeps the spread
+    assert per_problem.mean() == pytest.approx(expected["mean"], abs=1e-15)
     assert per_problem.std(ddof=1) / math.sqrt(given["n"]) == pytest.approx(expected["stderr"], rel=1e-9)
 
 
 def errored_items_and_the_denominator(given, expected):
     right, errored = given["right"], given["errored"]
     correct = [True] * right + [None] * errored + [False] * (given["items"] - right - errored)
-    found = bounds(correct)
-    assert (found.worst, found.answered, found.unscored) == tuple(expected.values())
-    assert "unscored" in refused(avg_at_n, correct)
-    assert "10 unscored" in str(found) and "over all 100" in str(found)
+    (worst, best), answered = bounds(correct), right / (given["items"] - errored)
+    assert (worst, answered, correct.count(None)) == tuple(expected.values())
+    assert best == (right + errored) / given["items"] and "10 of 100 samples are unscored" in refused(
+        pass_curve, [correct]
+    )
 
 
 def retried_item_counted_twice(given, expected):
-    rows = [Score(row["id"], 0, "strict", None, bool(row["right"])) for row in given["rows"]]
-    groups = scores_by_problem(rows)
-    assert len(groups) == expected["n"] and all(len(group) == 1 for group in groups.values())
-    assert groups["316"][0].correct is True
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(folder)
+        run.append(Sample(row["id"], 0, str(row["right"]), "stop") for row in given["rows"])
+        samples = run.journal().samples
+    assert len(samples) == expected["n"] and samples["316", 0].text == "1"
 
 
 def unlike_test_sets(given, expected):
@@ -218,17 +217,10 @@ def test_pass_curve_rows_are_problems_and_rise_with_k():
     curve = pass_curve(correct)
     assert curve.shape == (3, 4)
     np.testing.assert_array_equal(curve[:, 0], correct.mean(axis=1))
-    np.testing.assert_array_equal(curve[:, -1], [any_of_n(row) for row in correct])
+    np.testing.assert_array_equal(curve[:, -1], correct.any(axis=1))
     assert (np.diff(curve, axis=1) >= 0).all() and (np.diff(pass_hat_curve(correct), axis=1) <= 0).all()
     resampled = curve[[0, 0, 2]].mean(axis=0)  # an interval resamples the rows
     np.testing.assert_allclose(resampled, 2 / 3 * curve[0])
-
-
-def test_any_of_n_is_not_the_unbiased_estimator_below_n():
-    correct = [True, False, False, False]
-    assert any_of_n(correct) == 1.0 == pass_at_k(4, 1, 4)
-    assert pass_at_k(4, 1, 2) == 0.5 != any_of_n(correct)
-    assert any_of_n([False, False]) == 0.0
 
 
 def test_curves_refuse_fewer_samples_than_asked_for_and_name_the_problem():
@@ -241,15 +233,9 @@ def test_curves_refuse_fewer_samples_than_asked_for_and_name_the_problem():
 
 
 @pytest.mark.parametrize("missing", [None, math.nan])
-def test_unscored_samples_need_a_stated_denominator(missing):
-    correct = [[True, missing, False], [False, False, False]]
-    assert "1 of 6 samples are unscored" in refused(pass_curve, correct)
-    assert pass_curve(correct, 2, denominator="all")[0].tolist() == [1 / 3, 2 / 3]
-    assert pass_curve(correct, 2, denominator="scored")[0].tolist() == [1 / 2, 1.0]
-    assert "'some'" in refused(pass_curve, correct, denominator="some")
-    assert "problem 0 has 0 samples" in refused(pass_curve, [[missing]], 1, denominator="scored")
-    for metric in (avg_at_n, any_of_n):
-        assert "unscored" in refused(metric, correct[0])
+def test_unscored_samples_are_refused(missing):
+    assert "1 of 6 samples are unscored" in refused(pass_curve, [[True, missing, False], [False, False, False]])
+    assert "1 of 1 samples are unscored" in refused(pass_hat_curve, [[missing]])
 
 
 @pytest.mark.parametrize("verdicts", [[[True, 2]], [[0.5, 1.0]], [["yes"]], [[-1]], [[[True]]]])
@@ -412,31 +398,16 @@ def test_every_k_of_64_samples_over_1319_problems_takes_seconds():
     np.testing.assert_allclose(curve[:, 0], (answers == 0).mean(axis=1))
 
 
-# ---- failed samples, copies, repeated rows
+# ---- failed samples, copies
 
 
 def test_bounds_count_failures_both_ways():
-    found = bounds([[True, None, False, False], [True, True, None, None]])
-    assert (found.n, found.right, found.unscored) == (8, 3, 3)
-    assert (found.worst, found.best, found.answered) == (3 / 8, 6 / 8, 3 / 5)
-    assert str(bounds([True, False])) == "0.5000 (1 of 2, none unscored)"
-    assert bounds([None, None]).answered is None and "no sample is scored" in str(bounds([None]))
+    assert bounds([[True, None, False, False], [True, True, None, None]]) == (3 / 8, 6 / 8)
+    assert bounds([True, False]) == (0.5, 0.5) and bounds([None]) == (0.0, 1.0)
     assert "undefined" in refused(bounds, [])
 
 
 def test_identical_samples_count_bytes():
-    texts = {"test-0000": ["a", "a", "a"], "test-0001": ["a", "a ", "a"], "test-0002": ["b", None, "b"]}
-    assert identical_samples(texts) == 2 / 3
-    assert "66.7% of the problems" in identical_warning(texts)
-    assert identical_warning([["a", "a"], ["a", "b"]]) is None  # half is not most
+    assert identical_samples([["a", "a", "a"], ["a", "a ", "a"], ["b", None, "b"]]) == 2 / 3
     assert identical_samples([["a"], ["a", "b"], []]) == 0.0  # one sample has nothing to equal
     assert "undefined" in refused(identical_samples, [["a"], ["b", None]])
-
-
-def test_scores_group_by_problem_in_sample_order():
-    verdicts = [("b", 1, False), ("b", 0, True), ("a", 0, None)]
-    rows = [Score(problem, index, "strict", None, correct) for problem, index, correct in verdicts]
-    again = [*rows, Score("a", 0, "strict", Decimal(18), True)]
-    groups = scores_by_problem(again)
-    assert [[s.correct for s in group] for group in groups.values()] == [[True, False], [True]]
-    assert "flexible, strict" in refused(scores_by_problem, [*rows, Score("a", 0, "flexible", None, True)])

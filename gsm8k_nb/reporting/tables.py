@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gsm8k_nb import metrics, mistakes, summary
@@ -306,12 +307,13 @@ def warnings(results: Results) -> list[str]:
             f"The rule {rule} failed on {len(rows)} samples, read as no answer; the first is {first['problem_id']}, "
             f"sample {first['sample_index']}: {first['failure']}"
         )
-    found = metrics.bounds(summary.verdicts(results.of_rule(), results.config.n_samples))
-    if found.unscored:
+    verdicts = summary.verdicts(results.of_rule(), results.config.n_samples)
+    failed = int(np.isnan(verdicts).sum())
+    if failed:
+        worst, best = metrics.bounds(verdicts)
         lines.append(
-            f"Problems with a failed request are left out. Over all {found.n} samples the accuracy is between "
-            f"{_percent(found.worst)}% and {_percent(found.best)}%, counting the {found.unscored} failed ones wrong "
-            "or right."
+            f"Problems with a failed request are left out. Over all {verdicts.size} samples the accuracy is between "
+            f"{_percent(worst)}% and {_percent(best)}%, counting the {failed} failed ones wrong or right."
         )
     if not results.metrics["dataset"]["complete"]:
         lines.append("This is not a complete run of the official test split; do not quote it as a GSM8K result.")
