@@ -78,10 +78,11 @@ def _fits(questions: set[str], by_text: dict[str, list[str]]) -> dict[str, list[
 
 def _in_row(entry: Entry, problems: Sequence[Problem]) -> list[str]:
     """The id of the problem in the row that the log names, if it has the question that the log has for it."""
-    at = range(len(problems))
-    problem = problems[entry.index] if entry.index in at else None
-    asked = problem and (not entry.question or normal(problem.question) in normal(entry.question))
-    return [problem.id] if problem and asked else []
+    if entry.index is None or entry.index >= len(problems):
+        return []
+    problem = problems[entry.index]
+    asked = not entry.question or normal(problem.question) in normal(entry.question)
+    return [problem.id] if asked else []
 
 
 def other_golds(problems: Sequence[Problem], aligned: Aligned) -> list[dict[str, str]]:

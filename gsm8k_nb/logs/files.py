@@ -125,16 +125,15 @@ def _text_rows(file: Path, start: bytes) -> list[Any]:
 
 def _json(text: str, name: str) -> list[Any]:
     """The JSON values of a text, one behind another, with or without line ends between them."""
-    decoder, blank, values = json.JSONDecoder(), re.compile(r"\s*"), []
-    at = blank.match(text).end()
-    while at < len(text):
+    decoder, token, values = json.JSONDecoder(), re.compile(r"\S"), []
+    at = 0
+    while start := token.search(text, at):
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, start.start())
         except ValueError as error:
             line = text.count("\n", 0, getattr(error, "pos", at)) + 1
             raise LogError(f"{name}, line {line}: not JSON ({one_line(error, 100)}). Known: {KNOWN}") from None
         values.append(value)
-        at = blank.match(text, at).end()
     return values
 
 

@@ -16,15 +16,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.answers import is_correct, judge
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs.aligning import Aligned, align, other_golds
-from gsm8k_nb.logs.log import Log, LogError
+from gsm8k_nb.logs.log import Entry, Log, LogError
 from gsm8k_nb.logs.reading import read_log
-from gsm8k_nb.records import Problem, Sample
+from gsm8k_nb.records import Problem, Sample, Score
 from gsm8k_nb.runs import Inputs, Run
 from gsm8k_nb.sampling import manifest
 
@@ -81,53 +84,43 @@ class Imported:
 def import_log(
     path: str | Path,
     *,
-    dataset: str = "gsm8k",
-    dataset_config: str = "main",
-    data_path: str | None = None,
-    protocol_label: str | None = None,
     model: str | None = None,
-    outputs_dir: str = "outputs",
+    protocol_label: str | None = None,
     column: str | None = None,
     results: str | None = None,
     columns: Mapping[str, str | None] | None = None,
+    **parameters: Any,
 ) -> Imported:
     """Read a log, match it to the data set, write its run folder and score it. A second import of a file adds nothing.
 
-    ``protocol_label`` and ``model`` state what the log does not, and win over what it does; the last three parameters
-    are those of ``read_log``. LogError where neither states it, where no completion matches a problem, where most gold
-    answers differ, or where the file is of no known kind.
+    ``model`` and ``protocol_label`` state what the log does not, and win over what it does; the next three parameters
+    are those of ``read_log``, all others those of ``RunConfig`` (``dataset``, ``data_path``, ``outputs_dir``).
+    LogError where the file is of no known kind, a statement lacks, or the log is not of this data set.
     """
     file = Path(path).expanduser()
     log = read_log(file, column=column, results=results, columns=columns)
-    source = data.open_dataset(dataset, config=dataset_config, path=data_path)
+    replayed = {"sampler": "replay", "replay_path": str(path), "replay_column": column, "prompt": "as_stored"}
+    config = RunConfig.checked(parameters | replayed | {"protocol_label": protocol_label})
+    source = data.open_dataset(config.dataset, config=config.dataset_config, path=config.data_path)
     aligned = align(log, source.problems)
     problems = [problem for problem in source.problems if problem.id in aligned.entries]
     golds = _checked_golds(file.name, log, source, aligned, problems)
     n_samples = max(len(entries) for entries in aligned.entries.values())
     whole_top = problems == source.problems[: len(problems)]
-    config = RunConfig.checked(
-        {
-            "model": model or log.model,
-            "sampler": "replay",
-            "dataset": dataset,
-            "dataset_config": dataset_config,
-            "data_path": data_path,
-            "limit": len(problems) if whole_top and len(problems) < len(source.problems) else None,
-            "prompt": "as_stored",
-            "n_samples": n_samples,
-            "replay_path": str(path),
-            "replay_column": column,
-            "protocol_label": _label(file.name, log, n_samples, protocol_label, model),
-            "outputs_dir": outputs_dir,
-            **{name: log.stated[name] for name in _IN_CONFIG if name in log.stated},
-        }
-    )
+    found = {
+        "model": model or log.model,
+        "protocol_label": _label(file.name, log, n_samples, protocol_label, model),
+        "limit": len(problems) if whole_top and len(problems) < len(source.problems) else None,
+        "n_samples": n_samples,
+        **{name: log.stated[name] for name in _IN_CONFIG if name in log.stated},
+    }
+    config = RunConfig.checked(parameters | replayed | found)
     run = _write(file, log, config, source, _samples(problems, aligned, n_samples), problems)
-    verdicts = list(_verdicts(log, problems, aligned))
+    scores = summary.score_run(run, config, problems)
+    verdicts = list(_verdicts(log, problems, aligned, scores))
     rows = {"unaligned": aligned.unaligned, "source_verdicts": map(asdict, verdicts), "other_gold": golds}
     for name, of_file in rows.items():
         run.write_text(f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in of_file))
-    summary.score_run(run, config, problems)
     return Imported(log, aligned, summary.summarise(run, config), golds, verdicts)
 
 
@@ -177,7 +170,7 @@ def _write(
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     made = {name: getattr(log, name) for name in ("tool", "version", "task", "model", "time", "packages")}
     made["source"] = file.name
-    facts = {name: log.stated[name] for name in ("chat", "exemplars_as", "stop") if name in log.stated}
+    facts: dict[str, Any] = {name: log.stated[name] for name in ("chat", "exemplars_as", "stop") if name in log.stated}
     run.start(config, Inputs(log_sha256=digest, log=made, stated=log.stated, **facts))
     with run.writing():
         before = run.journal().samples
@@ -202,17 +195,28 @@ def _samples(problems: Sequence[Problem], aligned: Aligned, n_samples: int) -> l
     return samples
 
 
-def _verdicts(log: Log, problems: Sequence[Problem], aligned: Aligned) -> Iterator[Verdict]:
+def _verdicts(log: Log, problems: Sequence[Problem], aligned: Aligned, scores: Sequence[Score]) -> Iterator[Verdict]:
     """The tool's own verdicts with ours beside them, on texts and on votes."""
+    scored = {(score.problem_id, score.sample_index, score.rule): score for score in scores}
     for problem in problems:
         entries = aligned.entries[problem.id]
+        read = partial(_read, scored, problem, entries)
         for index, entry in enumerate(entries):
             for scorer, right in entry.verdicts.items():
                 rule = log.rules.get(scorer, NEAREST)
-                ours = judge(entry.text, problem.answer, rule)[1]
-                yield Verdict(problem.id, index, 1, scorer, right, rule, ours)
+                yield Verdict(problem.id, index, 1, scorer, right, rule, read(index, rule)[1])
             for scorer, (size, right) in entry.votes.items():
                 rule = log.rules.get(scorer, NEAREST)
-                answers = [judge(voter.text, problem.answer, rule)[0] for voter in entries[index : index + size]]
-                winner = Counter(answers).most_common(1)[0][0]  # of equals the first, as lm-eval has it
+                answers = Counter(read(voter, rule)[0] for voter in range(len(entries))[index : index + size])
+                winner = answers.most_common(1)[0][0]  # of equals the first, as lm-eval has it
                 yield Verdict(problem.id, None, size, scorer, right, rule, is_correct(winner, problem.answer))
+
+
+def _read(
+    scored: dict[tuple[str, int, str], Score], problem: Problem, entries: list[Entry], index: int, rule: str
+) -> tuple[Decimal | None, bool]:
+    """The answer that a rule reads from a text, and whether it is right: as scored already, or read now."""
+    score = scored.get((problem.id, index, rule))
+    if score is None:
+        return judge(entries[index].text, problem.answer, rule)
+    return score.predicted, bool(score.correct)

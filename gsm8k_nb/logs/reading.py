@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gsm8k_nb.logs.files import ABSENT, Row, Source, open_rows, pick
 from gsm8k_nb.logs.formats import Format, known_formats, read
@@ -61,8 +62,13 @@ def _released(source: Source, system: str | None, systems: list[str]) -> Log:
     """One system's column of OpenAI's released solutions."""
     if system not in systems:
         raise LogError(f"{source.name}: has the columns {', '.join(systems)}; choose one with --column, got {system!r}")
-    places = {"completion": f"{system}.solution", "verdicts": {"is_correct": f"{system}.is_correct"}}
-    form = Format("released solutions", question="question", gold="ground_truth", **places)
+    form = Format(
+        "released solutions",
+        question="question",
+        completion=f"{system}.solution",
+        gold="ground_truth",
+        verdicts={"is_correct": f"{system}.is_correct"},
+    )
     return replace(read(form, source), model=system)
 
 
@@ -77,5 +83,6 @@ def _plain(columns: dict[str, str], source: Source) -> Format:
                 f"{source.name}: is of no known tool and has the columns {listed}; name the one of the "
                 f"{name.replace('_', ' ')} with --{name.replace('_', '-')}, got {place!r}. Known: {KNOWN}"
             )
-    verdict = columns.pop("verdict", None)
-    return Format("plain rows", verdicts={verdict: verdict} if verdict else {}, **columns)
+    places: dict[str, Any] = {name: place for name, place in columns.items() if name != "verdict"}
+    verdict = columns.get("verdict")
+    return Format("plain rows", verdicts={verdict: verdict} if verdict else {}, **places)

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from gsm8k_nb.__main__ import main
-from gsm8k_nb.config import RunConfig
-from gsm8k_nb.data import DataError
+from gsm8k_nb.config import ConfigError, RunConfig
 from gsm8k_nb.logs import log as logs
 from gsm8k_nb.logs.aligning import normal
 from gsm8k_nb.logs.exporting import export_run
@@ -517,7 +516,7 @@ def test_command_line_names_faults_in_one_line(tmp_path, capsys):
 
 
 def test_unknown_data_sets_are_refused(bring):
-    with pytest.raises(DataError, match="unknown name"):
+    with pytest.raises(ConfigError, match="dataset.*gsm9k"):
         bring(COT, dataset="gsm9k")
 
 
