@@ -16,6 +16,7 @@ from gsm8k_nb import data
 from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs import files
+from gsm8k_nb.logs.exporting import export_run
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log
 from gsm8k_nb.logs.log import LogError
 from gsm8k_nb.logs.reading import COLUMNS
@@ -659,3 +660,56 @@ def test_the_files_that_showed_the_faults(name, official, tmp_path):
         return
     done = import_log(CASES / name, **call)
     assert done.results.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == right
+
+
+# Records for other tools
+
+
+def test_a_record_states_the_texts_own_time_and_names_nothing_of_this_machine(bring, rows, tmp_path):
+    log = inspect_log("0.3.250", [GOLD[n] if n % 2 else "7.25" for n in range(60)])
+    done = bring(rows(log, "x.json"), model=str(tmp_path / "weights" / "final.gguf"))
+    folder = done.results.run.folder
+    exported = export_run(folder, organisation="Us", model_id="org/small", output=tmp_path / "out")
+    record = json.loads(exported.results.read_text())
+    assert record["evaluation_timestamp"] == "2026-03-06T19:02:02+00:00"
+    uncertainty = record["evaluation_results"][0]["score_details"]["uncertainty"]
+    assert uncertainty["standard_error"]["method"] == "analytic, clustered by problem"
+    assert (
+        uncertainty["confidence_interval"]["method"] == "percentile" and uncertainty["num_bootstrap_samples"] == 10_000
+    )
+    assert str(tmp_path) not in exported.results.read_text() + exported.samples.read_text()
+    assert record["model_info"]["name"] == "org/small"
+
+
+def test_a_record_of_a_replayed_import_says_where_its_completions_come_from(bring, rows, tmp_path):
+    done = bring(rows(inspect_log("0.3.250", ["1", "2"]), "x.json"))
+    config = RunConfig(
+        model="m",
+        sampler="replay",
+        dataset="classroom",
+        replay_path=str(done.results.run.folder),
+        outputs_dir=str(tmp_path / "replays"),
+        n_resamples=100,
+    )
+    exported = export_run(evaluate(config).run.folder, organisation="Us", model_id="org/small", output=tmp_path / "out")
+    record = json.loads(exported.results.read_text())
+    assert '"tool": "inspect"' in record["eval_library"]["additional_details"]["completions_from"]
+    assert record["evaluation_timestamp"] == "2026-03-06T19:02:02+00:00"  # of the texts, not of the replay
+    interval = record["evaluation_results"][0]["score_details"]["uncertainty"]
+    assert "num_bootstrap_samples" not in interval  # two problems are not resampled
+
+
+@pytest.mark.parametrize(("sampler", "engine"), [("ray", "transformers"), ("vllm", "vllm"), ("openai", None)])
+def test_a_record_names_the_engine_and_rays_workers(bring, rows, tmp_path, sampler, engine):
+    folder = bring(rows([{"question": Q[0], "response": "#### 1"}]), **PLAIN).results.run.folder
+    config, manifest = (json.loads((folder / name).read_text()) for name in ("config.json", "manifest.json"))
+    config |= {"sampler": sampler, "prompt": "zero_shot", "replay_path": None, "protocol_label": None}
+    del config["inputs"]["log"]
+    session = {"started": "2026-01-01T00:00:00+00:00", "ended": None, "status": "interrupted"}  # killed
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"sessions": [session]}))
+    record = json.loads(export_run(folder, organisation="Us", model_id="a/b", output=tmp_path).results.read_text())
+    model = record["model_info"]
+    assert model.get("inference_engine") == ({"name": engine} if engine else None)
+    assert model["additional_details"].get("workers") == ("ray" if sampler == "ray" else None)
+    assert record["evaluation_timestamp"] == session["started"]
