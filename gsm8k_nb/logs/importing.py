@@ -177,9 +177,9 @@ def _write(
         run.append(sample for sample in samples if (sample.problem_id, sample.sample_index) not in before)
     engine = {"engine": "import", "source_sha256": digest, "column": config.replay_column, "stated": log.stated}
     manifest.Session(run, {}).write("sampled", engine | made)
-    written = run.read_json("manifest.json")
-    imported = {"on": started, "environment": written["environment"]}
-    run.write_json("manifest.json", written | {"imported": imported, "environment": {}, "sessions": []})
+    run.update_manifest(
+        "sampled", imported={"on": started, "with": manifest.environment()}, environment={}, sessions=[]
+    )
     return run
 
 

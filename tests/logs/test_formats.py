@@ -20,6 +20,7 @@ from gsm8k_nb.logs.exporting import export_run
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log
 from gsm8k_nb.logs.log import LogError
 from gsm8k_nb.logs.reading import COLUMNS
+from gsm8k_nb.summary import summarise
 
 from ..conftest import ROOT, write_jsonl
 from ..samplers.test_replay import evaluate
@@ -669,7 +670,9 @@ def test_a_record_states_the_texts_own_time_and_names_nothing_of_this_machine(br
     log = inspect_log("0.3.250", [GOLD[n] if n % 2 else "7.25" for n in range(60)])
     done = bring(rows(log, "x.json"), model=str(tmp_path / "weights" / "final.gguf"))
     folder = done.results.run.folder
+    before = {file: file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
     exported = export_run(folder, organisation="Us", model_id="org/small", output=tmp_path / "out")
+    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()} == before
     record = json.loads(exported.results.read_text())
     assert record["evaluation_timestamp"] == "2026-03-06T19:02:02+00:00"
     uncertainty = record["evaluation_results"][0]["score_details"]["uncertainty"]
@@ -701,14 +704,17 @@ def test_a_record_of_a_replayed_import_says_where_its_completions_come_from(brin
 
 @pytest.mark.parametrize(("sampler", "engine"), [("ray", "transformers"), ("vllm", "vllm"), ("openai", None)])
 def test_a_record_names_the_engine_and_rays_workers(bring, rows, tmp_path, sampler, engine):
-    folder = bring(rows([{"question": Q[0], "response": "#### 1"}]), **PLAIN).results.run.folder
-    config, manifest = (json.loads((folder / name).read_text()) for name in ("config.json", "manifest.json"))
-    config |= {"sampler": sampler, "prompt": "zero_shot", "replay_path": None, "protocol_label": None}
+    run = bring(rows([{"question": Q[0], "response": "#### 1"}]), **PLAIN).results.run
+    config = run.read_json("config.json")
     del config["inputs"]["log"]
+    made = {"sampler": sampler, "prompt": "zero_shot", "replay_path": None, "protocol_label": None}
+    run.write_json("config.json", config | made)
     session = {"started": "2026-01-01T00:00:00+00:00", "ended": None, "status": "interrupted"}  # killed
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"sessions": [session]}))
-    record = json.loads(export_run(folder, organisation="Us", model_id="a/b", output=tmp_path).results.read_text())
+    run.update_manifest(sessions=[session])
+    summarise(
+        run, RunConfig(**{name: value for name, value in (config | made).items() if name in RunConfig.model_fields})
+    )
+    record = json.loads(export_run(run.folder, organisation="Us", model_id="a/b", output=tmp_path).results.read_text())
     model = record["model_info"]
     assert model.get("inference_engine") == ({"name": engine} if engine else None)
     assert model["additional_details"].get("workers") == ("ray" if sampler == "ray" else None)
