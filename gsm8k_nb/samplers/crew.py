@@ -34,6 +34,7 @@ class Crew:
     def __init__(self, client: openai.AsyncOpenAI, answer: Answer, concurrency: int) -> None:
         self.client, self.answer, self.ahead = client, answer, concurrency + min(concurrency, AHEAD)
         self.out = 0
+        self.batch: list[Sample] = []  # collected, to be handed on
         self.arrived: deque[list[Sample] | Exception] = deque()
         self.news = threading.Event()  # something has arrived
         self.slots = asyncio.Semaphore(concurrency)
@@ -54,8 +55,8 @@ class Crew:
                 self.loop.call_soon_threadsafe(self._start, group)
         return True
 
-    def collect(self, batch: list[Sample], seconds: float = 0.0) -> None:
-        """Add to ``batch`` what arrives, waiting so long for the first of it. An error that has arrived is raised."""
+    def collect(self, seconds: float = 0.0) -> None:
+        """Add to the batch what arrives, waiting so long for the first of it. An error that has arrived is raised."""
         if self.out and seconds > 0:
             self.news.wait(seconds)
         self.news.clear()
@@ -68,7 +69,7 @@ class Crew:
             n_made = len(made)
             # Python looks for a Ctrl-C after calls and at jumps only: these three statements have neither, so that
             # a sample is in one place, never in both or none.
-            batch += made
+            self.batch += made
             del self.arrived[0]
             self.out -= n_made
 

@@ -34,7 +34,8 @@ HAND_ON_SECONDS = 0.5
 MAX_CHOICES = 16  # asked for in one request: saves all but a sixteenth of the prompts, and little is lost with one
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds: the first and the last of the bounds below which a wait is drawn
 LONGEST_RETRY_AFTER = 600.0  # a server that asks for more patience ends the run
-TOLD_WAIT = 10.0  # a longer wait is told and recorded
+TOLD_WAIT = 10.0  # a longer wait before another try is told and recorded
+TOLD_SILENCE = 60.0  # and so is, again at each doubling, that no answer has come for so long
 CONNECT_TRIES = 3  # of a server that has not been reached once
 FAILED_IN_A_ROW = 64  # requests that failed for good, before the run stops
 
@@ -67,30 +68,39 @@ class OpenAISampler:
         """Samples as they arrive. Where it is interrupted or must stop, what has arrived is handed on first."""
         self.stop = tuple(stop)
         crew = Crew(open_client(self.config, self.tls), self._answer, self.config.concurrency)
-        groups, more = self._groups(requests), True
-        batch: list[Sample] = []
-        due = time.monotonic() + HAND_ON_SECONDS
         try:
-            while more or crew.out:
-                more = more and crew.take(groups, self.most_choices)
-                crew.collect(batch, due - time.monotonic())
-                late = time.monotonic() >= due
-                if batch and (late or not (more or crew.out)):
-                    ready, batch = batch, []  # no call before the yield, see ``collect``
-                    yield ready
-                if late:
-                    due = time.monotonic() + HAND_ON_SECONDS
+            yield from self._hand_on(crew, requests)
         except GeneratorExit:
             raise
         except BaseException:  # Ctrl-C too: these are paid for
             crew.stop()
             with suppress(Exception):  # one error at a time
-                crew.collect(batch)
-            if batch:
-                yield batch
+                crew.collect()
+            if crew.batch:
+                yield crew.batch
             raise
         finally:
             crew.stop()
+
+    def _hand_on(self, crew: Crew, requests: Iterable[Request]) -> Iterator[list[Sample]]:
+        """What has arrived, twice a second; says where nothing does."""
+        groups, more = self._groups(requests), True
+        heard, patience = time.monotonic(), TOLD_SILENCE
+        due = heard + HAND_ON_SECONDS
+        while more or crew.out:
+            more = more and crew.take(groups, self.most_choices)
+            crew.collect(due - time.monotonic())
+            now = time.monotonic()
+            if crew.batch:
+                heard, patience = now, TOLD_SILENCE
+            elif now - heard > patience:
+                _say(f"nothing has come for {patience:.0f} seconds; {crew.out} samples are under way")
+                patience *= 2
+            if crew.batch and (now >= due or not (more or crew.out)):
+                ready, crew.batch = crew.batch, []  # no call before the yield, see ``collect``
+                yield ready
+            if now >= due:
+                due = now + HAND_ON_SECONDS
 
     def describe(self) -> dict[str, Any]:
         dropped = self.learnt.dropped

@@ -225,18 +225,15 @@ def _words(said: Any) -> str:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait: ``retry-after-ms``, or ``retry-after`` as seconds or as a date."""
-    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        try:
-            seconds = float(headers[name]) / unit
-        except (KeyError, ValueError):
-            continue
-        if not math.isnan(seconds):
-            return max(seconds, 0.0)
-    try:
-        date = email.utils.parsedate_to_datetime(headers["retry-after"])
+    said = headers.get("retry-after", "")
+    for text, unit in ((headers.get("retry-after-ms", ""), 1000), (said, 1)):
+        with suppress(ValueError):
+            if not math.isnan(seconds := float(text) / unit):
+                return max(seconds, 0.0)
+    with suppress(ValueError, TypeError, OverflowError):
+        date = email.utils.parsedate_to_datetime(said)
         return max(date.replace(tzinfo=date.tzinfo or UTC).timestamp() - time.time(), 0.0)
-    except (KeyError, ValueError, TypeError, OverflowError):
-        return None
+    return None
 
 
 # ---- keeping the key out

@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("openai", reason="the openai extra is not installed")
 pytest.importorskip("aiohttp", reason="the openai extra is not installed")
 
+from gsm8k_nb import data, prompts, sampling
+from gsm8k_nb.runs import RunError
 from gsm8k_nb.samplers import SamplerError, model_fingerprint, openai, refusals, server
 
 from .stub_server import Reply, error, number_in, reply, serve, text_for
@@ -299,6 +301,13 @@ def test_waits_are_told_once_recorded_and_bounded(monkeypatch, capsys):
             ask(config_of(stub.url), asked(8))
 
 
+def test_a_server_that_says_nothing_for_long_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(openai, "TOLD_SILENCE", 0.6)
+    with serve(lambda body, number: Reply({}, fault="hang") if number < 2 else reply(body)) as stub:
+        got, _ = ask(config_of(stub.url, request_timeout=3, concurrency=2), asked(2))
+    assert len(got) == 2 and 1 <= capsys.readouterr().out.count("2 samples are under way") <= 3
+
+
 # ---- the key
 
 
@@ -391,3 +400,24 @@ def test_a_server_is_given_little_time_to_say_it(monkeypatch):
     with serve(lambda body, number: reply(body), Reply({"data": [VLLM_CARD]}, fault="trickle")) as stub:
         assert model_fingerprint(config_of(stub.url)) is None
     assert time.monotonic() - started < 3
+
+
+def test_a_run_goes_on_after_a_restart_and_not_with_other_weights(tmp_path):
+    card = VLLM_CARD.copy()
+    with serve(lambda body, number: reply(body), Reply({"data": [card]})) as stub:
+        config = config_of(stub.url, dataset="classroom", limit=2, outputs_dir=str(tmp_path))
+        run, problems, form = begun(config)
+        assert sampling.fill(run, config, problems, form).generated == 2
+        card |= {"created": 2}
+        more = config.model_copy(update={"limit": 3})
+        run, problems, form = begun(more)
+        assert sampling.fill(run, more, problems, form).generated == 1
+        card |= {"root": "/ckpt/b"}
+        with pytest.raises(RunError, match="stub-1 is not the model that made the samples .*its root changed"):
+            sampling.fill(run, more, problems, form)
+    assert len(stub.seen) == 3
+
+
+def begun(config):
+    source, problems = data.load_for(config)
+    return sampling.begin(config, source, problems), problems, prompts.prompt_for(config, problems)
