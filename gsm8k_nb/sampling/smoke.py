@@ -1,6 +1,6 @@
 """The first samples of a long run, looked at before the others are asked for.
 
-    Finding("cut", 7, 8, "completions were cut by the token limit: raise max_new_tokens", ("Let's see. First we ...",))
+    Finding("cut", 7, 8, "completions were cut: raise max_new_tokens, or chat_template: plain ...", ("Let us see. ...",))
 
 A wrong template, stop string or limit makes every completion of a run worthless, and shows in the first few. Nothing is
 stopped: an honest small model can look odd too. The texts are the reader's to judge.
@@ -50,26 +50,36 @@ def look(samples: Sequence[Sample], form: PromptFormat, chat: bool, threshold: f
     return found
 
 
-def _checks(form: PromptFormat, chat: bool) -> dict[str, tuple[Callable[[Sample], bool], str]]:
+def _empty(sample: Sample) -> bool:
+    return not (sample.text or "").strip()
+
+
+_Check = tuple[Callable[[Sample], bool], str]
+_ANY: dict[str, _Check] = {  # what is odd in every run
+    "empty": (
+        lambda sample: _empty(sample) and not sample.reasoning,
+        "completions are empty: an end token or stop string comes at once; look at the prompt and its template",
+    ),
+    "thought_only": (
+        lambda sample: _empty(sample) and bool(sample.reasoning),
+        "completions hold reasoning and no answer: raise max_new_tokens where they were cut; else the server's "
+        "reasoning parser takes all text for a thought: start it without, or with the one made for this model",
+    ),
+    "short": (  # a restated question that meets a stop string
+        lambda sample: not _empty(sample) and (sample.completion_tokens or SHORT + 1) <= SHORT,
+        f"completions end within {SHORT} tokens: does a stop string cut them?",
+    ),
+    "repeats": (lambda sample: degenerate(sample.text or ""), "completions end in a loop of one piece of text"),
+}
+
+
+def _checks(form: PromptFormat, chat: bool) -> dict[str, _Check]:
     pattern = re.compile(form.answer_pattern)
-    other = "plain, if this is a base model" if chat else "template, if this is a chat model"
-    return {
-        "empty": (
-            lambda sample: not (sample.text or "").strip() and not sample.reasoning,
-            "completions are empty: an end token or stop string comes at once; look at the prompt and its template",
-        ),
-        "thought_only": (
-            lambda sample: not (sample.text or "").strip() and bool(sample.reasoning),
-            "completions hold reasoning and no answer: raise max_new_tokens where they were cut; else the server's "
-            "reasoning parser takes all text for a thought: start it without, or with the one made for this model",
-        ),
-        "short": (  # a restated question that meets a stop string
-            lambda sample: bool((sample.text or "").strip()) and (sample.completion_tokens or SHORT + 1) <= SHORT,
-            f"completions end within {SHORT} tokens: does a stop string cut them?",
-        ),
+    other = "chat_template: " + ("plain, if this is a base model" if chat else "template, if this is a chat model")
+    return _ANY | {
         "cut": (
             lambda sample: sample.finish_reason == "length",
-            f"completions were cut by the token limit: raise max_new_tokens, or try chat_template: {other}",
+            f"completions were cut: raise max_new_tokens, or {other}",
         ),
         "no_form": (
             lambda sample: not pattern.search(sample.text or ""),
@@ -77,11 +87,10 @@ def _checks(form: PromptFormat, chat: bool) -> dict[str, tuple[Callable[[Sample]
         ),
         "runs_on": (
             lambda sample: bool(_RUNS_ON.search(sample.text or "")),
-            f"completions go on with a question of their own: try chat_template: {other}",
+            f"completions go on with a question of their own: try {other}",
         ),
         "marks": (
             lambda sample: bool(_MARKS.search(sample.text or "")),
-            f"completions hold marks of a chat template: it was not applied, or twice; try chat_template: {other}",
+            f"completions hold marks of a chat template: it was not applied, or twice; try {other}",
         ),
-        "repeats": (lambda sample: degenerate(sample.text or ""), "completions end in a loop of one piece of text"),
     }

@@ -77,7 +77,7 @@ def threads() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize(("most", "n_problems"), [(1, 1319), (4, 300)])  # most choices in one answer
-def test_a_fifth_of_all_requests_fail_in_every_way(most, n_problems):  # traps.md 4.36, 4.37
+def test_a_fifth_of_all_requests_fail_in_every_way(most, n_problems):
     draw, nulls, planned = random.Random(5), Counter(), Counter()
 
     def answer(body, number):
@@ -106,7 +106,7 @@ def test_a_fifth_of_all_requests_fail_in_every_way(most, n_problems):  # traps.m
     assert {"HTTP 429", "HTTP 500", "HTTP 503", "timeout", "broken connection", "bad JSON"} <= set(facts["retries"])
 
 
-def test_a_request_that_failed_for_good_is_an_error_and_asked_again(tmp_path):  # traps.md 4.36
+def test_a_request_that_failed_for_good_is_an_error_and_asked_again(tmp_path):
     broken = {"on": True}
 
     def answer(body, number):
@@ -167,7 +167,7 @@ def test_errors_inside_a_good_status_and_odd_answers_are_tried_again():
 # ---- what is sent
 
 
-def test_every_sampling_field_is_sent(monkeypatch):  # traps.md 2.15, 2.16, 2.17
+def test_every_sampling_field_is_sent(monkeypatch):
     with serve(lambda body, number: reply(body)) as stub:
         got, facts = ask(config_of(stub.url, max_new_tokens=64, reasoning_effort="low"), asked(2))
     penalties = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -177,7 +177,7 @@ def test_every_sampling_field_is_sent(monkeypatch):  # traps.md 2.15, 2.16, 2.17
         assert set(seen.body) == set(sent) | {"model", "messages", "seed"}
     assert facts["sampling"]["method"] == "greedy" and sent.items() <= facts["sampling"].items()
     assert facts["model"] == ["stub-1"] and facts["system_fingerprint"] == ["fp-1"]
-    assert facts["repeatable"].startswith("not claimed")  # traps.md 2.18
+    assert facts["repeatable"].startswith("not claimed")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     official = wire.fields(config_of(None), openai.OpenAISampler(config_of(None)).learnt)
     assert official["max_completion_tokens"] == 512 and not {"max_tokens", *NOT_OPENAI} & set(official)
@@ -193,7 +193,7 @@ def test_seeds_belong_to_problem_and_sample(monkeypatch):
     assert seeds[:12] == seeds[12:] and len(set(seeds)) == 12 and all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_a_base_model_gets_text_and_stops():  # traps.md 2.26
+def test_a_base_model_gets_text_and_stops():
     stop = ("\n\nQ:", "\n\nA:", "\n\nX:", "\n\nY:", "\n\nZ:")
 
     def answer(body, number):
@@ -207,7 +207,7 @@ def test_a_base_model_gets_text_and_stops():  # traps.md 2.26
     assert facts["endpoints"] == ["/completions"] and {one.finish_reason for one in got} == {"stop"}
 
 
-def test_refused_fields_are_left_out_once_and_said(capsys):  # traps.md 2.28
+def test_refused_fields_are_left_out_once_and_said(capsys):
     def answer(body, number):
         for name, words in (
             ("max_tokens", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
@@ -230,7 +230,7 @@ def test_refused_fields_are_left_out_once_and_said(capsys):  # traps.md 2.28
     assert not facts["retries"] and "does not take stop; left out" in capsys.readouterr().out
 
 
-def test_a_field_that_matters_is_never_left_out():  # traps.md 2.28, 2.16
+def test_a_field_that_matters_is_never_left_out():
     def only_one(body, number):
         if body.get("temperature", 1) != 1 or "temperature" in body:
             return error(400, "Unsupported value: 'temperature' is fixed at 1 for this model.", param="temperature")
@@ -270,7 +270,7 @@ def test_a_refusal_ends_the_run_at_once_in_the_servers_words(answer, said):
 # ---- what comes back
 
 
-def test_what_a_choice_may_hold():  # traps.md 4.37, 2.11
+def test_what_a_choice_may_hold():
     message = {"reasoning_content": "5 + 5 is #### 10"}
     chunks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "It is 3"}]
     answers = {
@@ -451,7 +451,7 @@ def test_another_model_in_the_middle_of_a_run_is_told(capsys):
     assert capsys.readouterr().out.count("the server answers by another model now: 'stub-2', before stub-1") == 1
 
 
-def test_a_stop_inside_reasoning_cuts_nothing():  # traps.md 2.11
+def test_a_stop_inside_reasoning_cuts_nothing():
     thought = "<think>Like this:\n\nQ: 1 + 1?\nA: 2</think>"
 
     def answer(body, number):
@@ -622,7 +622,7 @@ def test_the_key_is_hidden_in_what_servers_say():
     assert refusals.redacted("the key is no-key, not nokeyed", "key") == "the [hidden] is no-[hidden], not nokeyed"
 
 
-def test_the_key_is_in_no_file_log_or_exception(tmp_path, monkeypatch, caplog, capsys):  # traps.md 4.18
+def test_the_key_is_in_no_file_log_or_exception(tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setenv("STUB_KEY", KEY)
     caplog.set_level(logging.DEBUG)
 

@@ -28,14 +28,14 @@ def test_sound_completions_raise_nothing():
     ("name", "text", "changes"),
     [
         ("empty", "  \n", {}),
-        ("short", "#### 5", {"tokens": 3}),  # traps.md 2.9
-        ("cut", GOOD, {"finish": "length"}),  # traps.md 2.12, 2.26
-        ("no_form", "So the answer is 5.", {}),  # traps.md 2.4
-        ("runs_on", GOOD + "\n\nQuestion: Tom has 3 cats. How many", {}),  # traps.md 2.8
+        ("short", "#### 5", {"tokens": 3}),
+        ("cut", GOOD, {"finish": "length"}),
+        ("no_form", "So the answer is 5.", {}),
+        ("runs_on", GOOD + "\n\nQuestion: Tom has 3 cats. How many", {}),
         ("runs_on", GOOD + "\nQ: Tom has 3 cats", {}),
-        ("marks", GOOD + "<|im_end|>\n<|im_start|>user", {}),  # traps.md 2.3
+        ("marks", GOOD + "<|im_end|>\n<|im_start|>user", {}),
         ("marks", "[INST] " + GOOD, {}),
-        ("repeats", GOOD + "\nThe answer is 5." * 9, {}),  # traps.md 2.25, 2.29
+        ("repeats", GOOD + "\nThe answer is 5." * 9, {}),
     ],
 )
 def test_each_fault_is_found_with_its_texts(name, text, changes):
@@ -48,7 +48,7 @@ def test_a_single_odd_text_among_many_is_no_finding():
     assert found(*[GOOD] * 7, "no") == {}
 
 
-def test_advice_names_the_other_template_setting():  # traps.md 2.26: a base model behind a chat template
+def test_advice_names_the_other_template_setting():  # a base model behind a chat template
     cut = {"finish": "length"}
     assert "chat_template: plain" in found(GOOD, chat=True, **cut)["cut"].advice
     assert "chat_template: template" in found(GOOD, chat=False, **cut)["cut"].advice
