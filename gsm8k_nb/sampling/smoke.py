@@ -1,6 +1,6 @@
 """The first samples of a long run, looked at before the others are asked for.
 
-    Finding("cut", 7, 8, "completions were cut: raise max_new_tokens, or chat_template: plain ...", ("Let us see. ...",))
+    Finding("cut", 7, 8, "completions were cut: raise max_new_tokens, or ...", ("Let us see. ...",))
 
 A wrong template, stop string or limit makes every completion of a run worthless, and shows in the first few. Nothing is
 stopped: an honest small model can look odd too. The texts are the reader's to judge.
