@@ -139,7 +139,7 @@ def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | 
 
     started = connect(address)
     there = ray.cluster_resources().get("GPU", 0)
-    task = ray.remote(max_retries=0)(run)
+    task: Any = ray.remote(max_retries=0)(run)
     waiting = {}
     try:
         for place, job in enumerate(jobs):

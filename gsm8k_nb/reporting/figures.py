@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gsm8k_nb.reporting import or_failure
@@ -41,7 +42,7 @@ def accuracy_by_steps(results: Results) -> Figure:
         reach = [(share - low).clip(lower=0), (high - share).clip(lower=0)]
         axes.errorbar(table["steps"], share, yerr=reach, fmt="o", color=RIGHT, capsize=3, clip_on=False)
         for row in table.itertuples():
-            above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            above: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
             axes.annotate(str(row.problems), (row.steps, 1), (0, 2), ha="center", fontsize=7, color=GREY, **above)
         axes.set_xlabel("steps of the gold solution (on top: problems)")
         axes.set_ylabel("accuracy, %")
@@ -63,7 +64,7 @@ def length_by_verdict(results: Results) -> Figure:
         # Where a few very long texts would squeeze all others into one bar, they count in the last one.
         end = min(lengths.max(), 2 * lengths.quantile(0.99)) if len(lengths) else 0.0
         longer = "\n(longer ones in the last bar)" if len(lengths) and end < lengths.max() else ""
-        bins, lengths = np.linspace(0, max(float(end), 1.0), 31), lengths.clip(upper=end)
+        bins, lengths = list(np.linspace(0, max(float(end), 1.0), 31)), lengths.clip(upper=end)
         for verdict, color, name in ((False, WRONG, "wrong"), (True, RIGHT, "right")):
             part = lengths[rows["correct"] == verdict]
             axes.hist(part, bins=bins, histtype="step", linewidth=1.6, color=color, label=f"{name} ({len(part)})")
@@ -117,7 +118,7 @@ def curves_over_k(results: Results) -> Figure:
             axes.errorbar(places, means, yerr=reach, fmt=mark, color=color, markersize=4, capsize=2, label=label)
         axes.set_xscale("log", base=2)
         shown = [int(k) for k in results.metrics["intervals_at_k"].get("pass_at_k", {})]
-        axes.set_xticks(shown, shown)
+        axes.set_xticks(shown, map(str, shown))
         axes.set_xlabel("k samples")
         axes.set_ylabel("problems, %")
         axes.set_ylim(bottom=0)
@@ -126,6 +127,6 @@ def curves_over_k(results: Results) -> Figure:
     return figure
 
 
-def _figure() -> tuple[Figure, object]:
+def _figure() -> tuple[Figure, Axes]:
     figure = Figure(figsize=(WIDTH_IN, 0.62 * WIDTH_IN), layout="constrained")
     return figure, figure.subplots()

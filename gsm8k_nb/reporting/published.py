@@ -3,7 +3,7 @@
     model,organisation,params_b,shots,exemplars,method,prompt,metric,n_samples,temperature,top_k,accuracy,source_metric,source,year
     PaLM 540B,Google,540,8,wei,cot,Wei et al. 8-shot CoT,test@1,1,0,,56.9,solve rate,arXiv:2201.11903 Table 2 ...,2022
 
-325 rows of ``data/published.csv``, kept from 431 that were collected. Left out: 91 whose number of shots and 1 whose
+325 rows of ``assets/published.csv``, kept from 431 that were collected. Left out: 91 whose number of shots and 1 whose
 number of samples is not stated; 10 figures for rivals that are the better of two protocols; 2 read off a plot by later
 authors; 1 maj@8 figure of an 8-shot protocol in a 4-shot column; 1 for which two sources print unlike numbers.
 An empty field is one that the source does not state; ``prompt`` and ``source_metric`` are its own words, ``exemplars``,
@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from gsm8k_nb.formats import FORMATS
+from gsm8k_nb.summary import Metrics
 
 FIELDS = ("shots", "exemplars", "method", "metric", "n_samples", "temperature", "top_k")
 COLUMNS = ["model", "same model", "prompt", "metric", "published %", "this run %", "interval", "verdict", "source"]
@@ -31,7 +32,7 @@ def load() -> pd.DataFrame:
         return pd.read_csv(stream, dtype=str, keep_default_na=False)
 
 
-def beside(metrics: dict[str, Any], model: str) -> pd.DataFrame:
+def beside(metrics: Metrics, model: str) -> pd.DataFrame:
     """The published rows that one run (its ``metrics.json`` and model name) may be read beside; columns ``COLUMNS``.
 
     A row of the same protocol in every field is ``inside`` or ``outside`` the run's interval. A row of the same model
@@ -56,7 +57,7 @@ def beside(metrics: dict[str, Any], model: str) -> pd.DataFrame:
     return table.sort_values("same model", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def measured(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+def measured(metrics: Metrics) -> list[dict[str, Any]]:
     """What a run measured that a published row may state too: its accuracy, and maj@N of its N samples.
 
     Each with the protocol fields as text, ``accuracy`` in percent and its ``interval``.

@@ -154,8 +154,8 @@ def origin_of(run: Run) -> tuple[RunConfig, RunConfig, dict[str, Any]]:
     """A run's own parameters, those that its samples were made with, and what an imported log says of its maker."""
     stored = run.read_json("config.json")
     config = RunConfig.checked({name: stored[name] for name in RunConfig.model_fields if name in stored})
-    _, made, inputs = summary.made_by(config, stored.get("inputs", {}))
-    return config, made, inputs.get("log") or {}
+    source = summary.made_by(config, run.inputs())
+    return config, source.config, source.inputs.log or {}
 
 
 @or_failure
@@ -279,7 +279,7 @@ def at_k(results: Results) -> pd.DataFrame:
     found, ends = results.metrics, results.metrics["intervals_at_k"]
     rows = []
     for k in ends.get("pass_at_k", {}):
-        row = {"k": int(k)}
+        row: dict[str, Any] = {"k": int(k)}
         for name, title in (("pass_at_k", "pass@k %"), ("maj_at_k", "maj@k %"), ("pass_hat_k", "pass^k %")):
             row[title] = _percent(found[name].get(k))
             row[f"{title[:-2]} interval"] = _interval(*ends[name].get(k, (None, None)))

