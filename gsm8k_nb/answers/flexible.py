@@ -24,7 +24,6 @@ Every step looks at each character a bounded number of times, so the time is lin
 """
 
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from itertools import pairwise
 
@@ -79,7 +78,7 @@ _REMARK = re.compile(
     r"|in the (?:form|format)|as follows|the following|rounded|written)\b",
     re.IGNORECASE,
 )
-_BLANK = re.compile(r"\W{0,4}_{2,}|\W{0,4}\[")
+_BLANK = re.compile(r"\W{0,4}(?:__+(?![0-9])|\[[^\]0-9]{0,30}\])")
 _CLAUSE_END = re.compile(
     r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\s(?:because|since|as|where|so|and|which|after|if|when)\b|\n",
     re.IGNORECASE,
@@ -207,10 +206,10 @@ def _behind_phrase(text: str, match: re.Match[str], pattern: re.Pattern[str], li
         number is not None
         and number.start() == lead
         and _BARE_END.match(text, number.end(), limit)
-        and not (alone and _is_entry(text, lead))
+        and not (alone and (_BULLET.search(text, max(0, lead - 3), lead) or _step_number(text, lead) is not None))
     )
     if is_label and not bare and (alone or opens and not named):
-        return _section(text, lead, limit)
+        return _section(text, start, limit)
     sentence = _SENTENCE_END.search(text, lead, limit)
     if (
         is_label
@@ -219,14 +218,14 @@ def _behind_phrase(text: str, match: re.Match[str], pattern: re.Pattern[str], li
         and sentence[0] != "\n"
         and _DIGIT.search(text, sentence.end(), stop)
     ):
-        return _section(text, lead, limit)
+        return _section(text, start, limit)
     if number is None:
         return WORDS if _WORD.search(text, lead, stop) and not _DIGIT.search(text, stop) else ABSENT
     return _value(text, start, stop, is_label)
 
 
 def _section(text: str, start: int, stop: int) -> Reading:
-    """A text of its own: behind a heading, within a tag."""
+    """What is read as a text of its own: behind a heading, within a tag."""
     reading = _unstated(text[start:stop], is_end=stop == len(text))
     return reading if reading[0] or not _WORD.search(text, start, stop) else WORDS
 
@@ -255,9 +254,12 @@ def _unstated(text: str, is_end: bool = True) -> Reading:
     if is_end and has_no_last_word(text):
         return ABSENT
     weak: Reading = ABSENT
-    for line in filter(_WORD.search, _lines_from_the_end(text)):
+    for line in filter(_WORD.search, reversed(text.split("\n"))):
         step = _step_number(line, 0)
-        for sentence in _sentences_from_the_end(line if step is None else line[step + 2 :]):
+        start = 0 if step is None else step + 2
+        ends = [start, *(end.end() for end in _SENTENCE_END.finditer(line, start)), len(line)]
+        for begin, end in reversed(list(pairwise(ends))):
+            sentence = line[max(begin, end - LONGEST) : end]
             if _NO_NUMBER.match(sentence) and not weak[0]:
                 return True, None
             reading = number_of(sentence, _CONCLUSION.match(sentence) is not None, is_exact=False)
@@ -269,19 +271,6 @@ def _unstated(text: str, is_end: bool = True) -> Reading:
     return weak
 
 
-def _lines_from_the_end(text: str) -> Iterator[str]:
-    end = len(text)
-    while end >= 0:
-        start = text.rfind("\n", 0, end) + 1
-        yield text[start:end]
-        end = start - 1
-
-
-def _sentences_from_the_end(line: str) -> list[str]:
-    ends = [0, *(end.end() for end in _SENTENCE_END.finditer(line)), len(line)]
-    return [line[max(a, b - LONGEST) : b] for a, b in pairwise(ends) if b > a][::-1]
-
-
 def _step_number(text: str, start: int) -> int | None:
     """Where the number of a step or list entry (``2. Add``, ``Step 2:``) that opens the line at ``start`` stands."""
     step = _STEP.match(text, start)
@@ -290,11 +279,6 @@ def _step_number(text: str, start: int) -> int | None:
     if step["word"] is None and (not step["end"] or not _ENTRY_BEHIND.match(text, step.end())):
         return None
     return step.start("number")
-
-
-def _is_entry(text: str, start: int) -> bool:
-    """Whether what stands at ``start`` is an entry of a list, not a value."""
-    return _BULLET.search(text, max(0, start - 3), start) is not None or _step_number(text, start) is not None
 
 
 def _line_end(text: str, start: int) -> int:

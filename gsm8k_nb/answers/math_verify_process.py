@@ -58,19 +58,13 @@ def _running() -> subprocess.Popen[str]:
     """The process, started where it is not running. In a session of its own: no interrupt of a notebook ends it."""
     global _child, _owner
     if _child is None or _owner != os.getpid() or _child.poll() is not None:
+        command = [sys.executable, "-P", __file__, str(SECONDS)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        _child, _owner = (
-            subprocess.Popen(
-                [sys.executable, "-P", __file__, str(SECONDS)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                env=environment,
-                start_new_session=True,
-            ),
-            os.getpid(),
-        )
+        _child = subprocess.Popen(
+            command, text=True, env=environment, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        _owner = os.getpid()
     return _child
 
 
@@ -107,9 +101,8 @@ def _serve(seconds: int) -> None:
 
 def _answer(math_verify: Any, text: str, gold: str | None) -> tuple[str, bool]:
     parsed = math_verify.parse(text, parsing_timeout=None)
-    right = gold is not None and math_verify.verify(
-        math_verify.parse(gold, parsing_timeout=None), parsed, timeout_seconds=None
-    )
+    golds = math_verify.parse(gold, parsing_timeout=None) if gold is not None else []
+    right = math_verify.verify(golds, parsed, timeout_seconds=None)
     numbers = [part for part in parsed if getattr(part, "is_number", False) and part.is_extended_real]
     digits = str(numbers[0].evalf(28)) if numbers else ""
     return digits.rstrip("0").rstrip(".") if "." in digits and "e" not in digits else digits, bool(right)

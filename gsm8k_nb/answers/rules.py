@@ -39,26 +39,22 @@ def strict(text: str) -> Decimal | None:
     return plain_decimal(match[1].replace(",", "")) if match else None
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "strict": Rule(
-            "strict",
-            "the number behind the first '####', commas removed, outside closed reasoning",
-            "Cobbe et al. 2021 (arXiv:2110.14168), with blanks optional and numbers compared",
-            strict,
-            version="2",
-        ),
-        "flexible": Rule(
-            "flexible",
-            "the last statement (marker, box, answer phrase), else the number that the last sentence is about",
-            "gsm8k_nb.answers.flexible",
-            flexible,
-            when_cut=partial(flexible, cut=True),
-            version="2",
-        ),
-        **PEER_RULES,
-    }
+_STRICT_RULE = Rule(
+    "strict",
+    "the number behind the first '####', commas removed, outside closed reasoning",
+    "Cobbe et al. 2021 (arXiv:2110.14168), with blanks optional and numbers compared",
+    strict,
+    version="2",
 )
+_FLEXIBLE_RULE = Rule(
+    "flexible",
+    "the last statement (marker, box, answer phrase), else the number that the last sentence is about",
+    "gsm8k_nb.answers.flexible",
+    flexible,
+    when_cut=partial(flexible, cut=True),
+    version="2",
+)
+RULES: Mapping[str, Rule] = MappingProxyType({"strict": _STRICT_RULE, "flexible": _FLEXIBLE_RULE, **PEER_RULES})
 
 
 @dataclass(frozen=True, slots=True)
