@@ -31,7 +31,7 @@ def accuracy_of_systems(comparison: Comparison) -> Figure:
             axes.annotate(shorten(letters, 8, placeholder="..."), (1.02, place), **right)
         axes.set_xlabel("accuracy, %")
         title = f"{len(comparison.problems)} problems, {comparison.level} intervals"
-        _title(axes, title, comparison, _only(n, len(comparison.systems), "systems"))
+        _title(axes, title, comparison, n, "systems")
     return figure
 
 
@@ -47,7 +47,7 @@ def pairwise_differences(comparison: Comparison) -> Figure:
             _point(axes, place, result.difference, result.low, result.high, color, markerfacecolor=inside)
         axes.set_xlabel(f"difference, points ({comparison.level} interval)")
         title = f"Filled: differ at {comparison.alpha_level} after {comparison.correction}"
-        _title(axes, title, comparison, _only(n, len(names), "pairs"))
+        _title(axes, title, comparison, n, "pairs")
     return figure
 
 
@@ -81,7 +81,7 @@ def pairwise_matrix(comparison: Comparison) -> Figure:
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
         title = f"Row minus column; {'below, corrected p' if written else 'coloured where they differ'}"
-        _title(axes, title, comparison, _only(n, len(comparison.systems), "systems"))
+        _title(axes, title, comparison, n, "systems")
     return figure
 
 
@@ -119,16 +119,10 @@ def _wrapped(name: str, width: int, most: int) -> str:
     return fill(visible(name), width, break_on_hyphens=" " not in name, max_lines=most, placeholder=" ...")
 
 
-def _only(n: int, of: int, what: str) -> str:
-    return (
-        f"The first {n} of {of} {what}; all are in tables/{'pairs' if what == 'pairs' else 'accuracy'}.csv"
-        if n < of
-        else ""
-    )
-
-
-def _title(axes: Axes, text: str, comparison: Comparison, only: str) -> None:
-    """A title, with a warning where the runs are unlike, and a word where not all are drawn."""
+def _title(axes: Axes, text: str, comparison: Comparison, n: int, what: str) -> None:
+    """A title, with a warning where the runs are unlike, and a word where only the first ``n`` rows are drawn."""
+    of, file = (len(comparison.pairs), "pairs") if what == "pairs" else (len(comparison.systems), "accuracy")
+    only = f"The first {n} of {of} {what}; all are in tables/{file}.csv" if n < of else ""
     warning = f"Unlike runs: {', '.join(comparison.unlike)}" if comparison.unlike else ""
     lines = [fill(line, 56, max_lines=3, placeholder=" ...") for line in (warning, text, only) if line]
     axes.set_title("\n".join(lines), loc="left")

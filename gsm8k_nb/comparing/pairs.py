@@ -180,9 +180,12 @@ def conclusion(comparison: Comparison, pair: Pair) -> str:
     first, second = comparison.names(pair)
     result, alpha, n = pair.result, comparison.alpha, len(comparison.pairs)
     corrected = f", after {comparison.correction} for {n} pairs {p_value(pair.p_adjusted, alpha)}" if n > 1 else ""
+    ahead = f"{result.only_a} problems only the first solves, {result.only_b} only the second"
+    if result.p_mcnemar is None:
+        ahead = f"the first has the higher mean on {result.only_a} problems, the second on {result.only_b}"
     numbers = (
         f"{points(result.difference)} points ({comparison.level} interval {interval(result.low, result.high)}; "
-        f"{pair.test} {p_value(result.p, alpha)}{corrected}; {counts(pair)})"
+        f"{pair.test} {p_value(result.p, alpha)}{corrected}; {ahead})"
     )
     unlike = f" They are unlike in {', '.join(pair.unlike)}." if pair.unlike else ""
     if pair.different:
@@ -198,11 +201,3 @@ def conclusion(comparison: Comparison, pair: Pair) -> str:
         f"difference of more than {points(result.bound, sign=False)} points either way, at {comparison.alpha_level}."
         f"{unlike}"
     )
-
-
-def counts(pair: Pair) -> str:
-    """On how many problems each of the two is ahead, in words."""
-    a, b = pair.result.only_a, pair.result.only_b
-    if pair.result.p_mcnemar is not None:
-        return f"{a} problems only the first solves, {b} only the second"
-    return f"the first has the higher mean on {a} problems, the second on {b}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from jinja2 import Environment
@@ -51,7 +52,7 @@ class PaperTable:
     shown: pd.DataFrame
     numbers: pd.DataFrame
     align: str  # a letter a column, as in tabular
-    strong: pd.DataFrame  # which cells of ``shown`` are bold
+    strong: np.ndarray  # which cells of ``shown`` are bold
     note: str
 
 
@@ -59,8 +60,8 @@ def accuracy_table(comparison: Comparison) -> PaperTable:
     """Accuracy of each system with its interval and group; bold for those that cannot be told from the best."""
     shown = tables.accuracy(comparison).drop(columns=["standard error", "method"]).reset_index()
     caption = f"Accuracy on {len(comparison.problems)} problems of {_dataset(comparison)}."
-    strong = _nowhere(shown)
-    strong.loc[comparison.best if comparison.pairs else [False], ["system", "accuracy %"]] = True
+    best = comparison.best if comparison.pairs else [False]
+    strong = np.outer(best, shown.columns.isin(["system", "accuracy %"]))
     note = accuracy_note(comparison)
     return PaperTable("accuracy", caption, shown, tables.accuracy_numbers(comparison), "lrrrlc", strong, note)
 
@@ -74,11 +75,7 @@ def pairs_table(comparison: Comparison) -> PaperTable:
     shown = shown[["pair", "points", f"{comparison.level} interval", "only one", "p", "p corrected"]]
     caption = f"Differences of accuracy between systems on the same {len(comparison.problems)} problems."
     numbers, note = tables.pair_numbers(comparison), pairs_note(comparison)
-    return PaperTable("pairs", caption, shown, numbers, "lrlrrr", _nowhere(shown), note)
-
-
-def _nowhere(table: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame(False, index=table.index, columns=table.columns)
+    return PaperTable("pairs", caption, shown, numbers, "lrlrrr", np.zeros(shown.shape, dtype=bool), note)
 
 
 def accuracy_note(comparison: Comparison) -> str:
@@ -190,29 +187,28 @@ def statement(comparison: Comparison) -> list[str]:
         f"Comparison: {len(comparison.problems)} problems common to all runs; rule {rules}; {comparison.level} "
         f"intervals, {comparison.config.n_resamples:,} bootstrap resamples, seed {comparison.config.seed}; "
         f"{comparison.correction} for {len(comparison.pairs)} pairs. Computed with gsm8k_nb {__version__}, "
-        f"{_listed(run_tables.code_of(manifest.environment()))}.",
+        f"{_listed(run_tables.facts(run_tables.code_of(manifest.environment()))['value'])}.",
     ]
 
 
 def _data(system: System) -> str:
-    data = system.metrics["dataset"]
-    revision = f", revision {data['revision']}" if data.get("revision") else ""
+    data = system.metrics.dataset
+    revision = f", revision {data.revision}" if data.revision else ""
     return (
-        f"{data['name']} ({data['config']}, {data['split']} split, {data['n_problems']} of {data['n_total']} problems, "
-        f"sha256 {data['sha256']}{revision})"
+        f"{data.name} ({data.config}, {data.split} split, {data.n_problems} of {data.n_total} problems, "
+        f"sha256 {data.sha256}{revision})"
     )
 
 
 def facts_of(system: System) -> dict[str, str]:
     """What is recorded of one run, as named texts: model, protocol, and how its samples were made or where from."""
-    config, made, log = run_tables.origin_of(system.run)
-    inputs = system.config.get("inputs") or {}
+    _, made, inputs = run_tables.source_of(system.run)
     facts = {
-        "model": log.get("model") or made.model,
+        "model": (inputs.log or {}).get("model") or made.model,
         "revision": made.revision,
         "protocol": _protocol(system),
         "prompt sha256": system.field("prompt_sha256"),
-        "exemplars": ", ".join(inputs.get("exemplar_ids") or []),
+        "exemplars": ", ".join(inputs.exemplar_ids or []),
         "seed": None if made.sampler == "replay" else made.seed,
         **run_tables.made_with(system.run)["value"],
         "run": system.run.folder.name,

@@ -1,6 +1,7 @@
 """Finished runs as systems of a comparison: which runs, what each is called, what they share and where they differ."""
 
 import glob
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, short_name
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.records import Problem, Score
 from gsm8k_nb.runs import Run
+from gsm8k_nb.summary import Metrics
 from gsm8k_nb.texts import one_line
 
 FINISHED = ("config.json", "problems.jsonl", "scores.jsonl", "metrics.json")
@@ -32,8 +34,8 @@ class System:
 
     name: str
     run: Run
-    config: dict[str, Any]  # as config.json has it: of an earlier version, say
-    metrics: dict[str, Any]
+    model: str
+    metrics: Metrics
     rule: str
     problems: tuple[Problem, ...]
     verdicts: np.ndarray  # 1 right, 0 wrong, nan for a failed request
@@ -77,23 +79,18 @@ def find_runs(text: str) -> tuple[list[Path], list[str]]:
         matches, outright = _matches(name)
         for path in matches:
             by_parameters = path.suffix in (".yaml", ".yml")
-            folder = _run_folder(path) if by_parameters else path
-            if is_finished(folder):
+            try:
+                folder = RunConfig.checked(read_parameters(path)).run_folder if by_parameters else path
+            except ConfigError as error:
+                raise ComparisonError(f"runs: {path}: {error}") from None
+            lacking = [file for file in FINISHED if not (folder / file).exists()]
+            if not lacking:
                 folders.append(folder.resolve())
             elif outright or by_parameters:
-                raise ComparisonError(f"runs: {name!r}: no finished run in {folder} (scores.jsonl and metrics.json)")
-            elif _is_run(folder):
+                raise ComparisonError(f"runs: {name!r}: no finished run in {folder}; {' and '.join(lacking)} lacking")
+            elif "config.json" not in lacking:
                 passed_over.append(folder.name)
     return list(dict.fromkeys(folders)), passed_over
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether a folder holds all that a comparison reads of a run."""
-    return all((folder / name).exists() for name in FINISHED)
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.json").exists()
 
 
 def _listed(text: str) -> list[str]:
@@ -109,18 +106,11 @@ def _matches(name: str) -> tuple[list[Path], bool]:
     """The paths that a name or glob matches, and whether it names one run outright."""
     for base in (Path.cwd(), repository_root()):
         paths = [Path(path) for path in sorted(glob.glob(str(base / Path(name).expanduser())))]
-        if len(paths) == 1 and paths[0].is_dir() and not _is_run(paths[0]):
+        if len(paths) == 1 and paths[0].is_dir() and not (paths[0] / "config.json").exists():
             return sorted(paths[0].iterdir()), False
         if paths:
             return paths, not glob.has_magic(name)
     raise ComparisonError(f"runs: no such file or folder: {name!r}")
-
-
-def _run_folder(parameters: Path) -> Path:
-    try:
-        return RunConfig.checked(read_parameters(parameters)).run_folder
-    except ConfigError as error:
-        raise ComparisonError(f"runs: {parameters}: {error}") from None
 
 
 def run_names(runs: Sequence[Run]) -> list[str]:
@@ -136,27 +126,35 @@ def run_names(runs: Sequence[Run]) -> list[str]:
 
 def read(run: Run, name: str, rule: str) -> System:
     """A finished run on all its problems, its answers read by ``rule`` (``auto``: its headline's)."""
-    metrics = run.read_json("metrics.json")
-    used = metrics["protocol"]["headline_rule"] if rule == "auto" else rule
-    if used not in metrics["rules"]:
-        known = ", ".join(metrics["rules"])
+    metrics = Metrics(**run.read_json("metrics.json"))
+    used = metrics.protocol.headline_rule if rule == "auto" else rule
+    if used not in metrics.rules:
+        known = ", ".join(metrics.rules)
         raise ComparisonError(f"rule: {used!r} was not scored in {run.folder.name}; scored there: {known}")
     problems = tuple(run.read_records("problems.jsonl", Problem))
     rows = {problem.id: row for row, problem in enumerate(problems)}
-    shape = (len(problems), metrics["protocol"]["n_samples"])
+    shape = (len(problems), metrics.protocol.n_samples)
     verdicts, predicted = np.full(shape, np.nan), np.full(shape, None, dtype=object)
     for score in run.read_records("scores.jsonl", Score):
         if score.rule == used and score.problem_id in rows and score.sample_index < shape[1]:
             place = rows[score.problem_id], score.sample_index
             verdicts[place] = np.nan if score.correct is None else score.correct
             predicted[place] = score.predicted
-    return System(name, run, run.read_json("config.json"), metrics, used, problems, verdicts, predicted)
+    scored = verdicts[~np.isnan(verdicts).any(axis=1)]
+    digest = (metrics.made_from or {}).get("scores_sha256")  # not recorded by version 0.1.0
+    edited = digest and hashlib.sha256((run.folder / "scores.jsonl").read_bytes()).hexdigest() != digest
+    if edited or (scored.size, scored.sum()) != (metrics.rules[used].n, metrics.rules[used].correct):
+        raise ComparisonError(
+            f"runs: {run.folder.name}: scores.jsonl and metrics.json do not belong together: run 03_score and then "
+            "04_report again"
+        )
+    return System(name, run, run.read_json("config.json")["model"], metrics, used, problems, verdicts, predicted)
 
 
 def fields(systems: Sequence[System]) -> dict[str, list[Any]]:
     """Every field of data and protocol with its value in each system, in their order."""
     names = [f"dataset {name}" for name in DATA_FIELDS]
-    names += dict.fromkeys(name for system in systems for name in system.metrics["protocol"])
+    names += dict.fromkeys(name for system in systems for name in system.metrics.protocol.model_dump())
     return {name: [system.field(name) for system in systems] for name in names}
 
 
@@ -183,11 +181,11 @@ def describe_unlike(unlike: dict[str, list[str]], names: Sequence[str]) -> str:
     """Each field with its values and who has them, in one line; of many, the first and how many more there are."""
     parts = []
     for field, values in unlike.items():
-        holders = {value: [n for n, v in zip(names, values, strict=True) if v == value] for value in values}
-        said = [
-            f"{one_line(value, 80)} ({' and '.join(who) if len(who) <= MOST_NAMED else f'{len(who)} runs'})"
-            for value, who in holders.items()
-        ]
+        said = []
+        for value in dict.fromkeys(values):
+            who = [name for name, own in zip(names, values, strict=True) if own == value]
+            holders = " and ".join(who) if len(who) <= MOST_NAMED else f"{len(who)} runs"
+            said.append(f"{one_line(value, 80)} ({holders})")
         parts.append(f"{field}: " + ", ".join(_first(said, MOST_NAMED + 1, "values")))
     return "; ".join(_first(parts, MOST_FIELDS, "fields"))
 

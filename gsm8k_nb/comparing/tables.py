@@ -23,7 +23,7 @@ def systems(comparison: Comparison) -> pd.DataFrame:
     """The runs: folder, protocol, rule, and how many problems each one scored."""
 
     def row(system: System) -> dict[str, Any]:
-        scored = system.metrics["rules"][system.rule]["n_problems"]
+        scored = system.metrics.rules[system.rule].n_problems
         return {
             "run folder": system.run.folder.name,
             "protocol": system.field("label"),
@@ -123,12 +123,12 @@ def pairs(comparison: Comparison) -> pd.DataFrame:
 def matrix(comparison: Comparison) -> pd.DataFrame:
     """Row minus column in points, with the corrected p-value; a star where the pair differs."""
     names = [system.name for system in comparison.systems]
-    cells = np.full((len(names), len(names)), "", dtype=object)
+    table = pd.DataFrame("", index=names, columns=names, dtype=object)
     for pair in comparison.pairs:
         end = f"{'*' if pair.different else ''} ({p_value(pair.p_adjusted, comparison.alpha)})"
-        cells[pair.first, pair.second] = points(pair.result.difference) + end
-        cells[pair.second, pair.first] = points(-pair.result.difference) + end
-    return pd.DataFrame(cells, index=names, columns=names).rename_axis("row minus column")
+        table.iloc[pair.first, pair.second] = points(pair.result.difference) + end
+        table.iloc[pair.second, pair.first] = points(-pair.result.difference) + end
+    return table.rename_axis("row minus column")
 
 
 def discordance(comparison: Comparison) -> pd.DataFrame:
@@ -211,16 +211,13 @@ def _by_pair(comparison: Comparison, row: Callable[[Pair], dict[str, Any]]) -> p
 def only_one(comparison: Comparison) -> pd.DataFrame:
     """How many problems each system alone solves, and how many it alone fails."""
     solved = np.array([system.solved for system in comparison.systems])
-    number = solved.sum(axis=0)
-    rows = [
-        {
-            "solves": mine.sum(),
-            "alone solves": (mine & (number == 1)).sum(),
-            "alone fails": (~mine & (number == len(solved) - 1)).sum(),
-        }
-        for mine in solved
-    ]
-    return _by_system(comparison, rows)
+    others = solved.sum(axis=0) - solved  # of each system: how many of the others solve a problem
+    counts = {
+        "solves": solved.sum(axis=1),
+        "alone solves": (solved & (others == 0)).sum(axis=1),
+        "alone fails": (~solved & (others == len(solved) - 1)).sum(axis=1),
+    }
+    return _by_system(comparison, pd.DataFrame(counts).to_dict("records"))
 
 
 def solved_by_one(comparison: Comparison) -> pd.DataFrame:
@@ -252,10 +249,7 @@ def _read_as(system: System, row: int) -> str:
 
 def beside_published(comparison: Comparison) -> pd.DataFrame:
     """Each run beside published results of its own protocol: inside or outside its interval over all its problems."""
-    tables = [
-        published.beside(system.metrics, system.config["model"]).assign(run=system.name)
-        for system in comparison.systems
-    ]
+    tables = [published.beside(system.metrics, system.model).assign(run=system.name) for system in comparison.systems]
     table = pd.concat(tables, ignore_index=True)
     if not len(table):
         note = "no published result of the same protocol, or no complete run of the official test split"
@@ -263,17 +257,8 @@ def beside_published(comparison: Comparison) -> pd.DataFrame:
     return table.set_index("run")
 
 
-TABLES: dict[str, Callable[[Comparison], pd.DataFrame]] = {
-    "systems": systems,
-    "left_out": left_out,
-    "protocols": protocols,
-    "accuracy": accuracy,
-    "pairs": pairs,
-    "matrix": matrix,
-    "discordance": discordance,
-    "agreement": agreement,
-    "power": power,
-    "only_one": only_one,
-    "solved_by_one": solved_by_one,
-    "beside_published": beside_published,
-}
+_ALL: tuple[Callable[[Comparison], pd.DataFrame], ...] = (
+    systems, left_out, protocols, accuracy, pairs, matrix, discordance, agreement, power, only_one, solved_by_one,
+    beside_published,
+)  # fmt: skip
+TABLES = {make.__name__: make for make in _ALL}

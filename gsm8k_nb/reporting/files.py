@@ -73,7 +73,7 @@ def csv_cell(value: Any) -> Any:
     return visible(f"'{value}" if acts else value)
 
 
-def latex_tabular(table: pd.DataFrame, align: str | None = None, strong: pd.DataFrame | None = None) -> str:
+def latex_tabular(table: pd.DataFrame, align: str | None = None, strong: np.ndarray | None = None) -> str:
     """A flat table as a ``tabular`` with the rules of booktabs, its cells escaped, those that are ``strong`` bold.
 
     ``align`` has a letter a column. A first column of long names is broken over lines where it is given.
@@ -113,10 +113,10 @@ def markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible(text).split()))
 
 
-def markdown_table(table: pd.DataFrame, align: str, strong: pd.DataFrame) -> str:
+def markdown_table(table: pd.DataFrame, align: str, strong: np.ndarray) -> str:
     """A flat table in GitHub's Markdown, aligned and with bold cells as in `latex_tabular`."""
     cells = _escaped(table, lambda cell: markdown(str(cell)))
-    cells = cells.mask(strong.to_numpy(), "**" + cells + "**")
+    cells = cells.mask(strong, "**" + cells + "**")
     sides = [{"l": "left", "r": "right", "c": "center"}[letter] for letter in align]
     return cells.to_markdown(index=False, disable_numparse=True, colalign=sides)
 

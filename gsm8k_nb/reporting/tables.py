@@ -11,6 +11,7 @@ from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat
+from gsm8k_nb.protocol import Source, made_by
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import or_failure, published
 from gsm8k_nb.runs import Run, Sampled
@@ -51,7 +52,7 @@ def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
     checked = "is the published one" if data.verified else "differs from the published one: unverified"
     if data.name == "classroom":
         checked = "of the bundled file"
-    return _facts(
+    return facts(
         {
             "data set": f"{data.label} ({data.config}, {data.split})",
             "source": data.source,
@@ -76,8 +77,8 @@ def step_counts(problems: Sequence[Problem]) -> pd.DataFrame:
 def prompt(form: PromptFormat) -> pd.DataFrame:
     """The prompt format: what it asks for, what cuts it, and its exemplars."""
     if form.name == "as_stored":
-        return _facts({"prompt": "its source's: unknown here, unless the source is a run folder, which states it"})
-    return _facts(
+        return facts({"prompt": "its source's: unknown here, unless the source is a run folder, which states it"})
+    return facts(
         {
             "prompt": form.name,
             "source": form.source,
@@ -91,7 +92,7 @@ def prompt(form: PromptFormat) -> pd.DataFrame:
 
 def sampled(done: Sampled) -> pd.DataFrame:
     """What the sampling step found on disk and what it added."""
-    return _facts(
+    return facts(
         {
             "requested": done.requested,
             "on disk before": done.on_disk,
@@ -105,7 +106,7 @@ def sampled(done: Sampled) -> pd.DataFrame:
 
 def plan(asked: Plan) -> pd.DataFrame:
     """What is about to be asked, and what it may cost at most, before anything is sent."""
-    facts: dict[str, Any] = {
+    values: dict[str, Any] = {
         "samples to ask for": f"{asked.samples:,}",
         "on disk already": f"{asked.on_disk:,}",
         "prompt tokens, about": f"{asked.prompt_tokens:,}",
@@ -113,8 +114,8 @@ def plan(asked: Plan) -> pd.DataFrame:
     }
     if asked.cost is not None:
         estimated = f" ({asked.uncounted:,} samples estimated: not counted by the server)" if asked.uncounted else ""
-        facts |= {"cost so far": f"{asked.spent:.4f}{estimated}", "further cost, at most about": f"{asked.cost:.4f}"}
-    return _facts(facts)
+        values |= {"cost so far": f"{asked.spent:.4f}{estimated}", "further cost, at most about": f"{asked.cost:.4f}"}
+    return facts(values)
 
 
 def made_with(run: Run) -> pd.DataFrame:
@@ -123,39 +124,31 @@ def made_with(run: Run) -> pd.DataFrame:
     Of samples that others made it says where they came from: when, where and by which packages they were read in here
     is no fact about them.
     """
-    manifest, (config, _, log) = run.read_json("manifest.json"), origin_of(run)
+    manifest = run.read_json("manifest.json")
     engine = {name: value for name, value in manifest.get("engine", {}).items() if name not in _NO_FACTS}
-    if config.sampler == "replay":
-        elsewhere = {"made": "elsewhere; what is not stated here, only the source can say"}
-        return _facts({"engine": "replay"} | elsewhere | {"source": "not recorded"} | log | engine)
-    environment = manifest.get("environment", {})
-    facts = engine | code_of(environment)
-    facts["machine"] = "{platform}, {cores} cores".format(**environment) if environment else "not recorded"
-    tokens = {kind: count for kind, count in manifest.get("tokens", {}).items() if count}
-    facts["tokens"] = ", ".join(f"{count:,} {kind}" for kind, count in tokens.items()) or "not recorded"
-    facts["sampled (UTC)"] = "; ".join(
-        f"{session['started']} to {session.get('ended') or 'an end that was not recorded'}"
-        for session in manifest.get("sessions", [])
-    )
-    return _facts(facts)
+    if run.read_json("config.json").get("sampler") == "replay":
+        known = {"engine": "replay", "made": "elsewhere; what is not stated here, only the source can say"}
+        return facts(known | {"source": "not recorded"} | (source_of(run).inputs.log or {}) | engine)
+    environment, sessions = manifest.get("environment", {}), manifest.get("sessions", [])
+    tokens = [f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items() if count]
+    spans = [f"{one['started']} to {one.get('ended') or 'an end that was not recorded'}" for one in sessions]
+    machine = "{platform}, {cores} cores".format(**environment) if environment else "not recorded"
+    made = {"machine": machine, "tokens": ", ".join(tokens) or "not recorded", "sampled (UTC)": "; ".join(spans)}
+    return facts(engine | code_of(environment) | made)
 
 
-def code_of(environment: dict[str, Any]) -> dict[str, str]:
-    """Commit, Python and packages of a manifest's environment, as texts."""
-    git, packages = environment.get("git") or {}, environment.get("packages", {})
-    return {
-        "git commit": f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown",
-        "python": environment.get("python", "not recorded"),
-        "packages": ", ".join(f"{name} {version}" for name, version in packages.items()),
-    }
+def code_of(environment: dict[str, Any]) -> dict[str, Any]:
+    """Commit, Python and packages of a manifest's environment."""
+    git = environment.get("git") or {}
+    commit = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
+    return {"git commit": commit, "python": environment.get("python"), "packages": environment.get("packages")}
 
 
-def origin_of(run: Run) -> tuple[RunConfig, RunConfig, dict[str, Any]]:
-    """A run's own parameters, those that its samples were made with, and what an imported log says of its maker."""
+def source_of(run: Run) -> Source:
+    """Who made a run's texts, as `made_by` says it."""
     stored = run.read_json("config.json")
     config = RunConfig.checked({name: stored[name] for name in RunConfig.model_fields if name in stored})
-    source = summary.made_by(config, run.inputs())
-    return config, source.config, source.inputs.log or {}
+    return made_by(config, run.inputs())
 
 
 @or_failure
@@ -344,7 +337,7 @@ _CHECKS = (
 )
 
 
-def _facts(values: dict[str, Any]) -> pd.DataFrame:
+def facts(values: dict[str, Any]) -> pd.DataFrame:
     """A two-column table of named facts; what is not known has no row."""
     known = {name.replace("_", " "): _plain(value) for name, value in values.items() if value not in (None, "", [], {})}
     return pd.DataFrame({"value": known})

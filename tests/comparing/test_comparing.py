@@ -3,6 +3,7 @@ import dataclasses
 import json
 import re
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -194,6 +195,33 @@ def test_a_named_rule_reads_all_runs(tmp_path):
         comparison_of(a, b, rule="nonsense")
 
 
+@pytest.mark.parametrize("damage", ["doubled", "flipped", "swapped", "cut"])
+@pytest.mark.parametrize("version", ["now", "0.1.0"])
+def test_scores_that_are_not_of_the_metrics_are_refused(tmp_path, damage, version):
+    """Version 0.1.0 recorded no hash: a swap of two verdicts that leaves the accuracy alone cannot be seen there."""
+    folder, other = run_of(tmp_path, "A", [1, 0, 1, 1]), run_of(tmp_path, "B", [1, 1, 0, 1])
+    file = Path(folder) / "scores.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    mine = [row for row in rows if row["rule"] == "strict"]
+    if damage == "doubled":
+        rows.append(mine[0] | {"correct": not mine[0]["correct"]})
+    elif damage == "flipped":
+        mine[0]["correct"] = not mine[0]["correct"]
+    elif damage == "swapped":
+        mine[0]["correct"], mine[1]["correct"] = mine[1]["correct"], mine[0]["correct"]
+    else:
+        rows.remove(mine[0])
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if version == "0.1.0":
+        values = json.loads((Path(folder) / "metrics.json").read_text())
+        old = {name: value for name, value in values.items() if name not in ("made_from", "sha256")}
+        (Path(folder) / "metrics.json").write_text(json.dumps(old))
+        if damage == "swapped":
+            return
+    with pytest.raises(ComparisonError, match="scores.jsonl and metrics.json do not belong together: run 03_score"):
+        comparison_of(folder, other)
+
+
 # --- which runs ---
 
 
@@ -282,7 +310,7 @@ def test_discordance_agreement_and_solvers(tmp_path):
 def test_same_wrong_answers_by_hand():
     def system(verdicts, predicted):
         matrix = np.array(verdicts, dtype=float)
-        return comparing.System("x", None, {}, {}, "strict", (), matrix, np.array(predicted, dtype=object))
+        return comparing.System("x", None, "m", None, "strict", (), matrix, np.array(predicted, dtype=object))
 
     a = system([[0, 0], [1, 0]], [[Decimal(1), None], [Decimal(5), Decimal(2)]])
     b = system([[0, 0], [0, 0]], [[Decimal("1.0"), None], [Decimal(2), Decimal(3)]])
