@@ -13,6 +13,7 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -105,8 +106,7 @@ def _checked(kind: type, name: str, value: Any, allowed: tuple[type, ...]) -> An
     raise ValueError(f"field {name!r} of a {kind.__name__} row must be {wanted}, got {str(value)[:60]!r}")
 
 
-@functools.cache
-def _types(kind: type) -> tuple[dict[str, tuple[type, ...]], set[str]]:
+def _types_of(kind: type) -> tuple[dict[str, tuple[type, ...]], set[str]]:
     """The types that each field of a record may have, and the fields that a row must have."""
     types = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
     return types, {field.name for field in fields(kind) if field.default is MISSING}
@@ -128,3 +128,6 @@ def parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
                 yield number, parse_json(line)
             except ValueError as error:
                 yield number, ValueError(f"not valid JSON ({error})")
+
+
+_types: Callable[[type], tuple[dict[str, tuple[type, ...]], set[str]]] = functools.cache(_types_of)

@@ -114,6 +114,10 @@ class Results:
         """The frame's rows of one rule, the headline's unless named."""
         return self.frame[self.frame["rule"] == (rule or self.headline_rule)]
 
+    def verdicts(self, rule: str | None = None) -> np.ndarray:
+        """Verdicts (problems, samples) of one rule, 1 right, 0 wrong; a problem with a failed request is left out."""
+        return _complete_rows(verdicts(self.of_rule(rule), self.config.n_samples))
+
 
 def summarise(run: Run, config: RunConfig) -> Results:
     """The results of a run, ``metrics.json`` written. Scores that are not of its samples are made anew (it says so)."""

@@ -85,7 +85,7 @@ def pairwise_matrix(comparison: Comparison) -> Figure:
     return figure
 
 
-def _point(axes: Axes, place: int, middle: float, low: float, high: float, color: str, **more: str) -> None:
+def _point(axes: Axes, place: int, middle: float, low: float, high: float, color: str, **more: Any) -> None:
     """A share and its interval as a point with whiskers, in percent."""
     reach = [[100 * max(middle - low, 0)], [100 * max(high - middle, 0)]]
     axes.errorbar(100 * middle, place, xerr=reach, fmt="o", color=color, capsize=3, **more)

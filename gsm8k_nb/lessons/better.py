@@ -130,7 +130,7 @@ def luck_figure(n_models: int, n_problems: int, accuracy: float = 0.5, draws: in
         bins = np.arange(scores.min() - 50 / n_problems, scores.max() + step, step)
         for name, values, color in (("any one of them", scores[:, 0], GREY), ("the best of them", best, WRONG)):
             label = f"{name}, mean {values.mean():.1f}%"
-            axes.hist(values, bins=bins, density=True, alpha=0.6, color=color, label=label)
+            axes.hist(values, bins=list(bins), density=True, alpha=0.6, color=color, label=label)
         axes.set_xlabel("score, %")
         axes.set_yticks([])
         axes.set_title(f"{n_models} models that are all {accuracy:.0%} right, {n_problems:,} problems", loc="left")

@@ -3,6 +3,8 @@
 noise(pool, k=4, sizes=(4, 16))     # the same metric from 4 samples a problem and from 16, many times over
 """
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
@@ -71,7 +73,7 @@ def imagined(skill: float, same_mistake: float, n: int = 16, seed: int = 0) -> P
     chances = rng.permutation(stats.beta.ppf(ranks, 2 * inside, 2 * (1 - inside)))  # the whole spread, no luck in it
     correct = rng.random((len(problems), n)) < chances[:, None]
     mistakes = np.where(rng.random(correct.shape) < share("same_mistake", same_mistake), 1, 2 + np.arange(n))
-    answers = [
+    answers: list[list[Decimal | None]] = [
         [problem.answer + int(offset) for offset in row]
         for problem, row in zip(problems, np.where(correct, 0, mistakes), strict=True)
     ]

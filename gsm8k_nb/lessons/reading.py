@@ -46,6 +46,7 @@ def report_card(extractor: Extractor, cases: Sequence[Case] = TEN) -> pd.DataFra
     """What an extractor reads from each case beside what a person reads. An exception is shown as what was read."""
     rows = {}
     for case in cases:
+        read: object
         try:
             read = extractor(case.text)
         except Exception as error:  # a learner's function may raise anything; the other cases are still of interest

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,7 +79,7 @@ def renumber(problem: Problem, seed: int = 0) -> Problem:
     raise ValueError(f"{problem.id} cannot be renumbered: no other numbers were found that give whole answers")
 
 
-def replace_numbers(text: str, new: Mapping[int | Fraction, int | Fraction]) -> str:
+def replace_numbers(text: str, new: Mapping[Any, int | Fraction]) -> str:
     """The text with each number that is a key of ``new`` replaced, all at once; other numbers stay as written."""
 
     def other(match: re.Match) -> str:
@@ -163,7 +164,7 @@ def drop_table(original: np.ndarray, renumbered: np.ndarray) -> pd.DataFrame:
 
 def _examine(problem: Problem) -> tuple[list[Fraction], str | None]:
     """The values of the question that may be changed, and the reason where the problem is refused."""
-    steps = [(expression, _fraction(value)) for expression, value in annotations(problem.solution)]
+    steps = [(expression, evaluate(value)) for expression, value in annotations(problem.solution)]
     if not steps or any(evaluate(expression) != value for expression, value in steps):
         return [], "an annotation is missing or does not compute"
     if steps[-1][1] != _fraction(str(problem.answer)) or any(value is None or value <= 0 for _, value in steps):
@@ -277,8 +278,12 @@ def _numbers(expression: str) -> list[Fraction]:
     return [_fraction(number) for number in NUMBER.findall(expression)]
 
 
-def _fraction(text: str) -> Fraction | None:
-    return evaluate(text)
+def _fraction(text: str) -> Fraction:
+    """A number as it is written. ValueError where it is none."""
+    value = evaluate(text)
+    if value is None:
+        raise ValueError(f"{text!r} is no number")
+    return value
 
 
 def _short(value: Fraction) -> bool:

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from gsm8k_nb.places import find_path
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import open_sampler
+from gsm8k_nb.samplers.replay import ReplaySampler
 
 STORED = "outputs/stored"
 
@@ -62,7 +64,7 @@ def _pool(folder: Path, problems: list[Problem], rule: str) -> Pool:
     made_by = Run(folder).read_json("config.json")
     config = RunConfig(sampler="replay", dataset="classroom", replay_path=str(folder), n_samples=made_by["n_samples"])
     problems = data.choose(problems, made_by["limit"])
-    found = open_sampler(config).samples
+    found = cast(ReplaySampler, open_sampler(config)).samples
     samples = [[found[problem.id, index] for index in range(config.n_samples)] for problem in problems]
     judged = [
         [judge(one.text, problem.answer, rule, one.finish_reason) for one in row]

@@ -67,7 +67,7 @@ def length_by_verdict(results: Results) -> Figure:
         bins, lengths = list(np.linspace(0, max(float(end), 1.0), 31)), lengths.clip(upper=end)
         for verdict, color, name in ((False, WRONG, "wrong"), (True, RIGHT, "right")):
             part = lengths[rows["correct"] == verdict]
-            axes.hist(part, bins=bins, histtype="step", linewidth=1.6, color=color, label=f"{name} ({len(part)})")
+            axes.hist(part, bins=list(bins), histtype="step", linewidth=1.6, color=color, label=f"{name} ({len(part)})")
         axes.set_xlabel("length of the completion, " + ("tokens" if known else "characters") + longer)
         axes.set_ylabel("completions")
         axes.set_title("Length by verdict", loc="left")

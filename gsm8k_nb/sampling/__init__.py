@@ -130,8 +130,8 @@ def _generate(
     chat = use_chat(config, sampler)
     stop = stops(form, chat)
     if config.sampler != "replay" and not run.read_json("prompt.json"):
-        first = missing[0][0]
-        run.write_json("prompt.json", {"problem_id": first.id, "prompt": render(form, first.question, chat)})
+        problem = missing[0][0]
+        run.write_json("prompt.json", {"problem_id": problem.id, "prompt": render(form, problem.question, chat)})
     log = manifest.Session(run, sampler.describe())
     purse = costs.Purse(config, journal.samples.values(), render(form, missing[0][0].question, chat))
     status = "interrupted"
@@ -170,7 +170,7 @@ class _Session:
 def _ask(session: _Session, missing: list[Asked]) -> Iterator[Sample]:
     """Samples as they come, each on disk before it is handed on. Ends where the budget does, all under way finished."""
     while missing:
-        answered = set()
+        answered: set[tuple[str, int]] = set()
         with closing(session.sampler.sample(_requests(session, missing), session.stop)) as stream:
             for batch in stream:
                 try:

@@ -63,5 +63,5 @@ def _needed_groups(groups: list[frozenset[int]]) -> list[frozenset[int]]:
 def _p_values(p: ArrayLike) -> np.ndarray:
     values = np.asarray(p, dtype=float)
     if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
-        raise ValueError(f"p-values must be numbers from 0 to 1, one a test, got {p}")
+        raise ValueError(f"p-values must be numbers from 0 to 1, one a test, got {p!r}")
     return values
