@@ -12,8 +12,7 @@ One of each, as it stands in a run folder:
 import functools
 import json
 import math
-from collections.abc import Iterable, Iterator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar, get_args, get_type_hints

@@ -32,7 +32,7 @@ def load() -> pd.DataFrame:
         return pd.read_csv(stream, dtype=str, keep_default_na=False)
 
 
-def beside(metrics: Metrics, model: str) -> pd.DataFrame:
+def beside(metrics: Metrics | dict[str, Any], model: str) -> pd.DataFrame:
     """The published rows that one run (its ``metrics.json`` and model name) may be read beside; columns ``COLUMNS``.
 
     A row of the same protocol in every field is ``inside`` or ``outside`` the run's interval. A row of the same model
@@ -57,7 +57,7 @@ def beside(metrics: Metrics, model: str) -> pd.DataFrame:
     return table.sort_values("same model", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def measured(metrics: Metrics) -> list[dict[str, Any]]:
+def measured(metrics: Metrics | dict[str, Any]) -> list[dict[str, Any]]:
     """What a run measured that a published row may state too: its accuracy, and maj@N of its N samples.
 
     Each with the protocol fields as text, ``accuracy`` in percent and its ``interval``.
