@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import urllib.request
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -169,8 +170,34 @@ def _download(name: str, file: Path) -> None:
         ) from None
 
 
+def write_atomically(file: Path, content: str | bytes) -> Path:
+    """Write a whole file beside its place and move it there: a reader, a kill or a full disk never leaves half of it.
+
+    A link at the place is replaced, not followed. Missing folders are made. OSError where it cannot be written: what
+    was there before is then untouched.
+    """
+    # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
+    raw = content if isinstance(content, bytes) else content.encode("utf-8", errors="replace")
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.unlink(missing_ok=True)
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
+            stream.write(raw)
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+    return file
+
+
 def content_sha256(path: str) -> str:
     """The sha256 of a file, or of the samples in a run folder; the path itself where nothing is there."""
+    if path.removeprefix(OFFICIAL) in OFFICIAL_FILES and path.startswith(OFFICIAL):  # it need not be here yet
+        return OFFICIAL_FILES[path.removeprefix(OFFICIAL)]
     try:
         file = find_path(path, "path")
         file = next((file / name for name in STORES if (file / name).is_file()), file)

@@ -10,6 +10,7 @@ One of each, as it stands in a run folder:
 """
 
 import functools
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -127,6 +128,54 @@ def parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
                 yield number, parse_json(line)
             except ValueError as error:
                 yield number, ValueError(f"not valid JSON ({error})")
+
+
+def parse_records(kind: type[Record], lines: Iterable[str]) -> Iterator[Record]:
+    """The records of JSON Lines. ValueError names the first line that is none."""
+    for number, row in parse_lines(lines):
+        try:
+            if isinstance(row, ValueError):
+                raise row
+            yield from_row(kind, row)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+
+
+def journal_row(sample: Sample, run_id: str) -> str:
+    """A sample as a line of a run's journal: its row with a check at the end. One that no row can hold has failed."""
+    try:
+        row = json.dumps(to_row(from_row(Sample, to_row(sample))))
+    except ValueError as error:
+        failed = Sample(
+            str(sample.problem_id), int(sample.sample_index), None, error=f"what came cannot be stored: {error}"
+        )
+        row = json.dumps(to_row(failed))
+    return f'{row[:-1]}{_CHECK}{_check(row, run_id)}"}}\n'
+
+
+def journal_sample(line: str, run_id: str) -> Sample:
+    """The sample of a line of a run's journal. ValueError where the line was cut or changed, or is another run's."""
+    return from_row(Sample, parse_json(without_check(line, run_id)))
+
+
+def without_check(line: str, run_id: str) -> str:
+    """A journal's row without its check. ValueError where the two do not agree: it was changed, or is another run's.
+
+    Rows of version 0.1.0 and of other tools have no check and are taken as they are; where ``run_id`` is empty, the
+    rows are no run's and nothing is compared.
+    """
+    head, mark, check = line.rstrip().rpartition(_CHECK)
+    row = head + "}" if mark else line
+    if mark and run_id and check != _check(row, run_id) + '"}':
+        raise ValueError("the row was changed after it was written, or is another run's")
+    return row
+
+
+_CHECK = ', "check": "'
+
+
+def _check(row: str, run_id: str) -> str:
+    return hashlib.blake2b(row.encode(), key=run_id.encode()[-64:], digest_size=4).hexdigest()
 
 
 _types: Callable[[type], tuple[dict[str, tuple[type, ...]], set[str]]] = functools.cache(_types_of)

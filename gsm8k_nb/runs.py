@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +22,25 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from gsm8k_nb.config import NOT_GENERATION, PLACES, RunConfig
-from gsm8k_nb.records import Problem, Record, Sample, Score, from_row, parse_json, parse_lines, to_row
+from gsm8k_nb.places import write_atomically as write_atomically
+from gsm8k_nb.records import (
+    Problem,
+    Record,
+    Sample,
+    Score,
+    journal_row,
+    journal_sample,
+    parse_json,
+    parse_records,
+    to_row,
+)
 from gsm8k_nb.texts import one_line
 
 SEALED = {"config.json", "manifest.json", "metrics.json"}  # these end with the sha256 of the rest
-_CHECK = ', "check": "'
 
 
 class RunError(RuntimeError):
     """A run folder cannot be used: the message names the file and what to do."""
-
-
-def write_atomically(file: Path, content: str | bytes) -> Path:
-    """Write a whole file beside its place and move it there: a reader, a kill or a full disk never leaves half of it.
-
-    A link at the place is replaced, not followed. Missing folders are made. OSError where it cannot be written: what
-    was there before is then untouched.
-    """
-    # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
-    raw = content if isinstance(content, bytes) else content.encode("utf-8", errors="replace")
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.unlink(missing_ok=True)
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
-            stream.write(raw)
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
-    return file
 
 
 class Inputs(BaseModel):
@@ -91,22 +77,18 @@ class Inputs(BaseModel):
         return Inputs(**self.known() | later.known())
 
     def changes(self, later: "Inputs") -> list[str]:
-        """Names of what both know and do not agree on. A file may move, and other problems of it extend a run."""
+        """Names of what both know and do not agree on.
+
+        A file may move, other problems of it extend a run, and of a replayed run's parameters only those count that can
+        change a completion.
+        """
         free = {"data_label", "data_source", "problems_sha256"}
+        decides = set(RunConfig.model_fields) - NOT_GENERATION - PLACES
         mine, theirs = self.known(), later.known()
-        return [
-            name
-            for name in mine.keys() & theirs.keys() - free
-            if _compared(name, mine[name]) != _compared(name, theirs[name])
-        ]
-
-
-def _compared(name: str, value: Any) -> Any:
-    """A fact as it is compared: of a replayed run only what can change a completion, and none of its file's seals."""
-    if name != "replay_config":
-        return value
-    decides = set(RunConfig.model_fields) - NOT_GENERATION - PLACES
-    return {key: one for key, one in value.items() if key in decides}
+        for facts in (mine, theirs):
+            if "replay_config" in facts:
+                facts["replay_config"] = {name: facts["replay_config"].get(name) for name in decides}
+        return sorted(name for name in mine.keys() & theirs.keys() - free if mine[name] != theirs[name])
 
 
 @dataclass(frozen=True)
@@ -117,24 +99,8 @@ class Journal:
     damaged: int  # rows that could not be read or were changed, counted and passed over
 
     @property
-    def failed(self) -> int:
-        return sum(sample.error is not None for sample in self.samples.values())
-
-    @property
     def completed(self) -> int:
-        return len(self.samples) - self.failed
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """What one call of the sampling loop found and did, in samples."""
-
-    requested: int
-    on_disk: int
-    generated: int
-    failed: int
-    not_asked: int  # in a dry run, or once the budget was spent
-    damaged_rows: int
+        return sum(sample.error is None for sample in self.samples.values())
 
 
 class Run:
@@ -161,12 +127,12 @@ class Run:
         """RunError where the folder belongs to a run with other parameters or inputs: no sample could be compared."""
         before = self.read_json("config.json")
         if not before:
-            if self.samples_file.exists():
-                raise RunError(
-                    f"{self.folder.name} has samples but no config.json that says how they were made; put it back, or "
-                    "move the folder away"
-                )
-            return
+            if not self.samples_file.exists():
+                return
+            raise RunError(
+                f"{self.folder.name} has samples but no config.json that says how they were made; put it back, or move "
+                "the folder away"
+            )
         free = NOT_GENERATION | PLACES | {"model"}  # a model's name, but for its spelling, names the folder
         changed = [
             name for name, value in config.model_dump().items() if name not in free and before.get(name) != value
@@ -192,18 +158,30 @@ class Run:
         self._make_folder()
         self.check(config, inputs)
         before = self.read_json("config.json")
+        inputs = Inputs(**before.get("inputs") or {}).joined(inputs)
         if problems is not None:
             inputs = inputs.joined(Inputs(problems_sha256=sha256_of(problems)))
-        inputs = Inputs(**before.get("inputs") or {}).joined(inputs)
         run_id = before.get("run_id", config.run_id)  # version 0.1.0 made other ids of some parameters
         self.write_json("config.json", config.model_dump() | {"run_id": run_id, "inputs": inputs.known()})
         if problems is not None:
             self.write_records("problems.jsonl", problems)
 
+    def check_scored(self) -> None:
+        """RunError where ``metrics.json`` was not made from the problems and scores there, or samples came since."""
+        made_from = self.read_json("metrics.json").get("made_from")  # version 0.1.0 does not say
+        names = ("problems", "scores")
+        if made_from and (
+            made_from != self.read_json("manifest.json").get("scored")
+            or any(made_from[f"{name}_sha256"] != sha256_of(self.folder / f"{name}.jsonl") for name in names)
+        ):
+            raise RunError(
+                f"{self.folder.name}/metrics.json was made from other samples or scores than lie there: run 03_score "
+                "and 04_report again"
+            )
+
     def check_problems(self, problems: Sequence[Problem]) -> None:
         """RunError where these are not the problems that ``start`` stored."""
-        recorded = self.inputs().problems_sha256
-        if recorded is not None and recorded != sha256_of(problems):
+        if self.inputs().problems_sha256 not in (None, sha256_of(problems)):
             raise RunError(
                 f"{self.folder.name}/problems.jsonl does not hold the problems that 01_load put there: run 01_load and "
                 "the steps after it again"
@@ -239,7 +217,7 @@ class Run:
         nothing can be written, on a full disk say: the journal then ends with the batch before.
         """
         run_id = self._run_id()
-        rows = "".join(_checked_line(_readable(sample), run_id) for sample in samples).encode()
+        rows = "".join(journal_row(sample, run_id) for sample in samples).encode()
         with self.samples_file.open("ab", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             try:
@@ -257,12 +235,10 @@ class Run:
         damaged = 0
         run_id = self._run_id()
         for line in _lines(self.samples_file):
-            if not line.strip():
-                continue
             try:
-                sample = from_row(Sample, parse_json(without_check(line, run_id)))
+                sample = journal_sample(line, run_id)
             except ValueError:
-                damaged += 1
+                damaged += bool(line.strip())
                 continue
             key = (sample.problem_id, sample.sample_index)
             if sample.error is None or key not in samples:  # a later failure never hides a completion
@@ -277,21 +253,16 @@ class Run:
         return self.write_text(name, _text(records))
 
     def read_records(self, name: str, kind: type[Record]) -> list[Record]:
-        """The records of a file written by ``write_records``. RunError where it is missing (names the step before) or
-        damaged (names the line)."""
+        """The records of a file of ``write_records``. RunError where it is missing (names its step) or damaged."""
         if not (self.folder / name).exists():
             step = {"problems.jsonl": "01_load", "scores.jsonl": "03_score"}.get(name, "02_sample")
             raise RunError(f"{self.folder.name} has no {name} yet: run {step} first, with the same parameters")
-        records = []
-        for number, row in parse_lines(_lines(self.folder / name)):
-            try:
-                records.append(from_row(kind, row))
-            except ValueError as error:
-                reason = one_line(row if isinstance(row, ValueError) else error, 200)
-                raise RunError(
-                    f"{self.folder.name}/{name} is damaged (line {number}: {reason}): run the step that writes it again"
-                ) from None
-        return records
+        try:
+            return list(parse_records(kind, _lines(self.folder / name)))
+        except ValueError as error:
+            raise RunError(
+                f"{self.folder.name}/{name} is damaged ({one_line(error, 200)}): run the step that writes it again"
+            ) from None
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         seal = {"sha256": _seal(value)} if name in SEALED else {}
@@ -357,39 +328,11 @@ class Run:
             file.truncate(whole)
 
 
-def sha256_of(records: Iterable[Problem | Score]) -> str:
-    """The sha256 of records as their file has them."""
-    return hashlib.sha256(_text(records).encode()).hexdigest()
-
-
-def without_check(line: str, run_id: str) -> str:
-    """A journal's row without its check, a hash of the row and of the run's id. ValueError where they do not agree.
-
-    Rows of version 0.1.0 and of other tools have no check and are taken as they are; where ``run_id`` is empty, the
-    rows are no run's and nothing is compared.
-    """
-    head, mark, check = line.rstrip().rpartition(_CHECK)
-    row = head + "}" if mark else line
-    if mark and run_id and check != _check(row, run_id) + '"}':
-        raise ValueError("the row was changed after it was written, or is another run's")
-    return row
-
-
-def _checked_line(sample: Sample, run_id: str) -> str:
-    row = json.dumps(to_row(sample))
-    return f'{row[:-1]}{_CHECK}{_check(row, run_id)}"}}\n'
-
-
-def _check(row: str, run_id: str) -> str:
-    return hashlib.blake2b(row.encode(), key=run_id.encode()[-64:], digest_size=4).hexdigest()
-
-
-def _readable(sample: Sample) -> Sample:
-    try:
-        return from_row(Sample, to_row(sample))
-    except ValueError as error:
-        whose = Sample(str(sample.problem_id), int(sample.sample_index), None)
-        return replace(whose, error=f"what came cannot be stored: {error}")
+def sha256_of(content: Path | Iterable[Problem | Score]) -> str:
+    """The sha256 of a file, empty where there is none, or of records as their file has them."""
+    if isinstance(content, Path):
+        return hashlib.sha256(content.read_bytes()).hexdigest() if content.exists() else ""
+    return hashlib.sha256(_text(content).encode()).hexdigest()
 
 
 def _seal(value: dict[str, Any]) -> str:

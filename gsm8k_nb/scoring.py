@@ -13,7 +13,6 @@ from dataclasses import fields
 from importlib import metadata, resources
 from importlib.util import find_spec
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -80,7 +79,7 @@ def score_run(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[
     basis = basis_of(run, config, problems, samples)
     scores = score_all(problems, samples, basis["rules"])
     file = run.write_records("scores.jsonl", scores)
-    run.update_manifest(scored=basis | {"scores_sha256": _sha256(file)})
+    run.update_manifest(scored=basis | {"scores_sha256": sha256_of(file)})
     return scores
 
 
@@ -92,15 +91,17 @@ def stored_scores(run: Run, basis: dict[str, Any]) -> list[Score]:
     file = run.folder / "scores.jsonl"
     recorded = run.read_json("manifest.json").get("scored") or {}
     reasons = {
+        "package": "made before these samples, or by version 0.1.0",
         "rules_version": "made by other versions of the rules",
         "rules": "made by other rules",
         "problems_sha256": "made from other problems",
         "samples_sha256": "made from other samples",
         "scores_sha256": "changed after it was written",
     }
-    now = basis | {"scores_sha256": _sha256(file) if file.exists() else None}
+    now = basis | {"scores_sha256": sha256_of(file)}
     for name, reason in reasons.items():
-        if file.exists() and recorded.get(name) != now[name]:
+        same = name in recorded if name == "package" else recorded.get(name) == now[name]
+        if file.exists() and not same:
             raise StaleScores(f"{run.folder.name}/scores.jsonl was {reason}: run 03_score again")
     return run.read_records(file.name, Score)
 
@@ -120,10 +121,6 @@ def basis_of(run: Run, config: RunConfig, problems: Sequence[Problem], samples: 
 
 
 _FIELDS = attrgetter(*(field.name for field in fields(Sample)))
-
-
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 @functools.cache

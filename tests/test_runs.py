@@ -47,7 +47,7 @@ def test_samples_survive_in_order(run):
         run.append([sample("test-0001", text=None)])  # traps.md 4.37: a null answer is stored
     journal = run.journal()
     assert list(journal.samples) == [("test-0000", 0), ("test-0000", 1), ("test-0001", 0)]
-    assert journal.damaged == 0 and journal.failed == 0
+    assert journal.damaged == 0 and journal.completed == 3
 
 
 def test_torn_last_line_is_set_aside(run):  # traps.md 4.39

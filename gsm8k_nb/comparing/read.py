@@ -126,6 +126,7 @@ def run_names(runs: Sequence[Run]) -> list[str]:
 
 def read(run: Run, name: str, rule: str) -> System:
     """A finished run on all its problems, its answers read by ``rule`` (``auto``: its headline's)."""
+    run.check_scored()
     metrics = Metrics(**run.read_json("metrics.json"))
     used = metrics.protocol.headline_rule if rule == "auto" else rule
     if used not in metrics.rules:

@@ -14,7 +14,8 @@ from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.protocol import Source, made_by
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import or_failure, published
-from gsm8k_nb.runs import Run, Sampled
+from gsm8k_nb.runs import Run
+from gsm8k_nb.sampling import Sampled
 from gsm8k_nb.sampling.costs import Plan
 from gsm8k_nb.scoring import DEFAULT_RULES, steps
 from gsm8k_nb.summary import WARN_ABOVE, Results

@@ -22,8 +22,8 @@ from typing import IO, Any
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import STORES, find_path
-from gsm8k_nb.records import Sample, from_row, parse_json
-from gsm8k_nb.runs import Run, without_check
+from gsm8k_nb.records import Sample, from_row, parse_json, without_check
+from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, SamplerError
 from gsm8k_nb.texts import one_line
 

@@ -17,7 +17,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat, render, stops
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.runs import Inputs, Journal, Run, RunError, Sampled
+from gsm8k_nb.runs import Inputs, Journal, Run, RunError
 from gsm8k_nb.samplers import Request, Sampler, model_fingerprint, open_sampler
 from gsm8k_nb.sampling import costs, manifest, smoke
 from gsm8k_nb.sampling.interrupts import interruptible
@@ -25,6 +25,18 @@ from gsm8k_nb.sampling.interrupts import interruptible
 BAR_UPDATES = 20  # an executed notebook keeps every one
 LONG_RUN = 8  # a run of so many times the smoke probe is worth a probe
 Asked = tuple[Problem, int]  # a problem and a sample index
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What one call of the sampling loop found and did, in samples."""
+
+    requested: int
+    on_disk: int
+    generated: int
+    failed: int
+    not_asked: int  # in a dry run, or once the budget was spent
+    damaged_rows: int
 
 
 def begin(config: RunConfig, dataset: Dataset, problems: Sequence[Problem]) -> Run:

@@ -25,14 +25,15 @@ PACKAGES = (
 
 
 class Session:
-    """One sitting of sampling, written into the manifest when it begins and when it ends; earlier ones are kept."""
+    """One sitting of sampling, written into the manifest when it begins and when it ends.
+
+    Earlier sittings are kept; what scored before is not, as it did not score these samples.
+    """
 
     def __init__(self, run: Run, engine: Mapping[str, Any], started: str | None = None) -> None:
         self.run = run
         self.started = started or now()
-        before = run.read_json("manifest.json")
-        self.earlier = before.get("sessions") or []
-        self.scored = before.get("scored")
+        self.earlier = run.read_json("manifest.json").get("sessions") or []
         self.write("running", engine)
 
     def write(self, status: str, engine: Mapping[str, Any]) -> None:
@@ -53,8 +54,7 @@ class Session:
                     "completion": sum(sample.completion_tokens or 0 for sample in samples),
                     "samples_not_counted": sum(map(costs.is_uncounted, samples)),
                 },
-                "samples": {"completed": journal.completed, "failed": journal.failed},
-                **({"scored": self.scored} if self.scored else {}),
+                "samples": {"completed": journal.completed, "failed": len(samples) - journal.completed},
                 "status": status,
             },
         )

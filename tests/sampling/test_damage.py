@@ -367,3 +367,24 @@ def test_a_folder_of_version_0_1_0_is_read_and_scored_anew(config, finished):
     assert metrics_of(config) == expected
     begin(config), fill(config)
     assert finished.inputs().model_fingerprint == {"weights": "1"}
+
+
+def _more_samples(config, run):
+    wanted = config.model_copy(update={"n_samples": 3})
+    begin(wanted), fill(wanted)
+
+
+def _edited(name):
+    def edit(config, run):
+        file = run.folder / name
+        file.write_text(file.read_text().replace('"correct": true', '"correct": false').replace("?", "!"))
+
+    return edit
+
+
+@pytest.mark.parametrize("change", [_more_samples, _edited("scores.jsonl"), _edited("problems.jsonl")])
+def test_a_comparison_reads_no_metrics_of_other_scores(config, finished, change):
+    finished.check_scored()
+    change(config, finished)
+    with pytest.raises(RunError, match="metrics.json was made from other samples or scores"):
+        finished.check_scored()
