@@ -69,12 +69,12 @@ def plan(engine, model, prompts: list[list[int]], new: int) -> list[tuple[str, C
         found.append((f"generate, batch {batch}", lambda b=batch: plain(model, prompts, new, b), n, 1))
     few = prompts[: max(n // 8, 2)]
     for n_samples in (1, 8, 64):
-        run = lambda k=n_samples: ours(engine, model, few, new, k, None)  # noqa: E731
+        run = lambda k=n_samples: ours(engine, model, few, new, k, 512)  # noqa: E731
         found.append((f"engine, N = {n_samples}", run, len(few), n_samples))
     return found
 
 
-def ours(engine, model, prompts, new: int, n_samples: int, batch: int | None) -> list:
+def ours(engine, model, prompts, new: int, n_samples: int, batch: int) -> list:
     """Greedy for one sample, else at temperature 1; every text runs to its full length."""
     settings = engine.Decoding(new, temperature=0.0 if n_samples == 1 else 1.0)
     requests = [engine.Request(prompt, n_samples, range(n_samples)) for prompt in prompts]

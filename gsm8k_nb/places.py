@@ -18,7 +18,6 @@ import urllib.request
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
 from platformdirs import user_cache_dir
 
@@ -37,19 +36,12 @@ MOST_BYTES = 50_000_000  # the largest official file has 4 MB
 STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
 
 
-class Engine(NamedTuple):
-    """Where an engine's class is, below ``gsm8k_nb.samplers``, and what the parameters' help says behind its name."""
-
-    place: str
-    help: str = ""
-
-
-ENGINES = {  # the values of parameter ``sampler``
-    "transformers": Engine("transformers:TransformersSampler", " (here)"),
-    "openai": Engine("openai:OpenAISampler", " (any compatible server)"),
-    "vllm": Engine("vllm:VLLMSampler", " (here)"),
-    "ray": Engine("ray:RaySampler", " (many workers)"),
-    "replay": Engine("replay:ReplaySampler"),
+ENGINES = {  # sampler -> its class below ``gsm8k_nb.samplers``, and what the parameter's help says behind its name
+    "transformers": ("transformers:TransformersSampler", " (here)"),
+    "openai": ("openai:OpenAISampler", " (any compatible server)"),
+    "vllm": ("vllm:VLLMSampler", " (here)"),
+    "ray": ("ray:RaySampler", " (many workers)"),
+    "replay": ("replay:ReplaySampler", ""),
 }
 
 

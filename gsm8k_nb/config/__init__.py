@@ -57,7 +57,7 @@ class RunConfig(Parameters):
     max_new_tokens: int = Field(512, ge=1, le=131_072, description="limit of new tokens per completion")
     sampler: Literal[tuple(ENGINES)] = Field(  # type: ignore[valid-type]
         "transformers",
-        description=" or ".join(", ".join(name + at.help for name, at in ENGINES.items()).rsplit(", ", 1)),
+        description=" or ".join(", ".join(name + what for name, (_, what) in ENGINES.items()).rsplit(", ", 1)),
     )
     chat_template: Literal["auto", "template", "plain"] = Field(
         "auto", description="auto, template or plain; auto uses the model's template where it has one"

@@ -75,7 +75,7 @@ def open_sampler(config: RunConfig) -> Sampler:
 
     Loading that takes long is told of: a large model, a GGUF file that is converted, a hub that does not answer.
     """
-    module, name = ENGINES[config.sampler].place.split(":")
+    module, name = ENGINES[config.sampler][0].split(":")
     told = threading.Timer(PATIENCE, print, [f"{config.model} is being loaded; the first time can take minutes."])
     told.daemon = True
     told.start()

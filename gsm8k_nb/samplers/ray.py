@@ -100,7 +100,10 @@ class RaySampler:
         self._close = weakref.finalize(self, _end, self.workers, started_ray)
         try:
             cores, self.gpus = _share(self.config, started_ray)
-            values = self.config.model_dump() | {"sampler": self.config.ray_engine, "model": _model(self.config.model)}
+            model = self.config.model
+            with suppress(FileNotFoundError):  # a folder or file here: a worker has another working folder
+                model = str(find_path(model, "model"))
+            values = self.config.model_dump() | {"sampler": self.config.ray_engine, "model": model}
             hired = ray.remote(_Worker).options(
                 num_cpus=cores, num_gpus=self.gpus, max_restarts=MOST_RESTARTS, max_task_retries=MOST_DEATHS - 1
             )
@@ -214,17 +217,17 @@ def _share(config: RunConfig, local: bool) -> tuple[int, int]:
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     there = int(sum(node.get("GPU", 0) for node in nodes))
-    if config.device.startswith("cuda") or (config.device == "auto" and there):
-        each = config.tensor_parallel if config.ray_engine == "vllm" else 1
-        if there < each * config.ray_workers:
-            message = f"ray_workers: {config.ray_workers} workers of {each} GPUs each, but Ray has {there} GPUs"
-            if local:
-                raise SamplerError(f"{message}; set ray_workers: {max(there // each, 1)}, or device: cpu")
-            warnings.warn(f"{message}: some workers wait until it has more", stacklevel=2)
-        return 1, each
-    cores = [int(node.get("CPU", 0)) for node in nodes]
-    fitting = [n for n in range(1, max(cores, default=0) + 1) if sum(c // n for c in cores) >= config.ray_workers]
-    return max(fitting, default=0), 0
+    if config.device in ("cpu", "mps") or (config.device == "auto" and not there):
+        cores = [int(node.get("CPU", 0)) for node in nodes]
+        fitting = (n for n in range(max(cores, default=0), 0, -1) if sum(c // n for c in cores) >= config.ray_workers)
+        return next(fitting, 0), 0
+    each = config.tensor_parallel if config.ray_engine == "vllm" else 1
+    if there < each * config.ray_workers:
+        message = f"ray_workers: {config.ray_workers} workers of {each} GPUs each, but Ray has {there} GPUs"
+        if local:
+            raise SamplerError(f"{message}; set ray_workers: {max(there // each, 1)}, or device: cpu")
+        warnings.warn(f"{message}: some workers wait until it has more", stacklevel=2)
+    return 1, each
 
 
 def make_blocks(requests: Sequence[Request], config: RunConfig) -> deque[Block]:
@@ -241,13 +244,6 @@ def make_blocks(requests: Sequence[Request], config: RunConfig) -> deque[Block]:
         problem = request.problem.id
         blocks[-1][problem, request.sample_index] = request
     return blocks
-
-
-def _model(name: str) -> str:
-    """The model's name, or its whole path where it is a folder or file here: a worker has another working folder."""
-    with suppress(FileNotFoundError):
-        return str(find_path(name, "model"))
-    return name
 
 
 def _end(workers: list[Any], started_ray: bool) -> None:

@@ -15,7 +15,7 @@ from tests.test_docs import blocks
 
 def test_a_file_and_a_line_are_an_engine(tmp_path):
     [file] = [block for block in blocks("extending.md", "python") if "class CommandSampler" in block]
-    [line] = [block for block in blocks("extending.md", "python") if "Engine(" in block]
+    [line] = [block for block in blocks("extending.md", "python") if "ENGINES[" in block]
     (tmp_path / "command.py").write_text(file)
     program = f"""
 {line}
@@ -34,7 +34,7 @@ def test_every_engine_is_where_its_line_says(replay_config):
         "transformers (here), openai (any compatible server), vllm (here), ray (many workers) or replay"
     )
     for sampler in get_args(RunConfig.model_fields["sampler"].annotation):
-        module, name = ENGINES[sampler].place.split(":")
+        module, name = ENGINES[sampler][0].split(":")
         assert f"class {name}" in (ROOT / "gsm8k_nb" / "samplers" / f"{module}.py").read_text()
     assert type(open_sampler(replay_config)).__name__ == "ReplaySampler"
 

@@ -221,17 +221,6 @@ def test_samples_do_not_depend_on_the_batch(llama, prompts):
     assert len(texts) == 4
 
 
-def test_batch_is_as_large_as_makes_sense_and_fits(llama, prompts, monkeypatch):
-    requests, ends = [Request(prompts[0], 1000, range(1000)), Request(prompts[1])], end_check(GREEDY, None)
-    run = engine._Run(llama, requests, GREEDY, None, engine.Memory(), lambda rows, logits: [EOS] * len(rows), ends)
-    assert len(list(run.run())) == 1001
-    assert run.batch_size == 64
-    monkeypatch.setattr(engine.os, "sysconf", lambda name: 1 if name == "SC_PAGE_SIZE" else 1 << 20)
-    small = engine._Run(llama, requests, GREEDY, None, engine.Memory(), lambda rows, logits: [EOS] * len(rows), ends)
-    assert len(list(small.run())) == 1001
-    assert 8 <= small.batch_size <= 10  # 256 KiB for rows of 68 tokens, each 2 x 2 heads of 8 floats in 3 layers
-
-
 def expected_chances(logits, settings: Decoding):
     """The distribution that transformers' own warpers leave."""
     warpers = hf.LogitsProcessorList([hf.TemperatureLogitsWarper(settings.temperature)])
@@ -352,6 +341,7 @@ def test_wrong_requests_are_refused(llama):
     with pytest.raises(ValueError, match="got the text 'Q:'"):
         list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings="Q:"), tokenizer=Letters()))
     assert list(generate(llama, [], GREEDY)) == []
+    assert list(generate(llama, [Request([1, 2], n_samples=0)], GREEDY)) == []  # and no endless loop
 
 
 # --- the script for a GPU ---

@@ -7,9 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
+from gsm8k_nb import data, sampling
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.prompts import prompt_for
+from gsm8k_nb.runs import RunError
 from gsm8k_nb.samplers import fingerprint, model_fingerprint
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -179,3 +182,24 @@ def test_no_engine_is_imported(checkpoint):
         "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_retrained_checkpoint_in_the_same_folder_does_not_get_the_old_score(tiny_model, data_file, tmp_path):
+    """The whole path: nothing is left to be sampled, and the run is refused all the same."""
+    folder = shutil.copytree(tiny_model, tmp_path / "final")
+    config = RunConfig(
+        model=str(folder), data_path=str(data_file), device="cpu", max_new_tokens=4, limit=2,
+        outputs_dir=str(tmp_path / "outputs"), chat_template="plain",
+    )  # fmt: skip
+
+    def sample():
+        source, problems = data.load_for(config)
+        run = sampling.begin(config, source, problems)
+        return sampling.fill(run, config, problems, prompt_for(config, problems))
+
+    assert sample().generated == 2 and sample().on_disk == 2
+    weights = load_file(str(folder / "model.safetensors"))
+    name = max(weights, key=lambda name: weights[name].size)
+    save_file(weights | {name: weights[name] + 0.01}, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    with pytest.raises(RunError, match="is not the model that made the samples of .*: its weights changed since"):
+        sample()

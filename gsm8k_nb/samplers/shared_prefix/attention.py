@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,13 +26,9 @@ BLOCK = 32  # the memory of a row grows by so many tokens
 Pair = tuple[Tensor, Tensor]  # keys and values
 
 
-class Options(NamedTuple):
-    """What a model may ask for: scores bounded by tanh, tokens hidden that far back, and attention sinks, a score of
-    each head that takes weight and gives no value."""
-
-    softcap: float | None
-    window: int | None
-    sinks: Tensor | None
+# What a model may ask for: scores bounded by tanh, tokens hidden that far back, and attention sinks, a score of each
+# head that takes weight and gives no value.
+Options = tuple[float | None, int | None, Tensor | None]
 
 
 def both(change: Callable[[Tensor], Tensor], pair: Pair) -> Pair:
@@ -116,8 +112,7 @@ def shared_prefix_attention(
     layer = shared_prefix.layer(module.layer_idx, key[0], value[0])
     query = query[0] * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     attend = _read if shared_prefix.spans else _write
-    options = Options(softcap, sliding_window, s_aux)
-    return attend(shared_prefix, layer, query, key[0], value[0], options)[None], None
+    return attend(shared_prefix, layer, query, key[0], value[0], (softcap, sliding_window, s_aux))[None], None
 
 
 def _read(memory: Memory, layer: Layer, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:

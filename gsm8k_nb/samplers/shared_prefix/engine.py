@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-from gsm8k_nb.samplers.shared_prefix.attention import BLOCK, Memory, Pair, both, shared_prefix_attention
+from gsm8k_nb.samplers.shared_prefix.attention import Memory, Pair, both, shared_prefix_attention
 from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, end_check, uniforms_of
 from gsm8k_nb.samplers.shared_prefix.packing import packed
 
@@ -61,14 +61,14 @@ class Finished:
 
 def generate(
     model: Any, requests: Sequence[Request], settings: Decoding, *, tokenizer: Any = None,
-    batch_size: int | None = None, memory: Memory | None = None,
+    batch_size: int = 32, memory: Memory | None = None,
 ) -> Iterator[Finished]:  # fmt: skip
     """Every sample of every request, each as soon as it ends, in any order.
 
     ``model`` is a causal language model of transformers in evaluation mode; while the iterator lives its attention
     function is ours, and it must not be used for anything else. ``tokenizer`` is needed for stop strings.
-    ``batch_size`` is the number of samples written at the same time (None: as many as make sense and fit). ``memory``
-    is kept by the caller, so that the next call with this model need not read the prefix again.
+    ``batch_size`` is the number of samples written at the same time. ``memory`` is kept by the caller, so that the next
+    call with this model need not read the prefix again.
     """
     if settings.stop_strings and tokenizer is None:
         raise ValueError("stop_strings need a tokenizer, with which they are looked for")
@@ -123,11 +123,12 @@ class _Run:
     """The state of one ``generate``: questions waiting to be read, samples ready to be written, rows being written."""
 
     def __init__(
-        self, model: Any, requests: Sequence[Request], settings: Decoding, batch_size: int | None, memory: Memory,
+        self, model: Any, requests: Sequence[Request], settings: Decoding, batch_size: int, memory: Memory,
         choose_tokens: "Callable[[list[_Row], Tensor], list[int]]", ends: Callable[[list[int]], str | None],
     ) -> None:  # fmt: skip
         self.model, self.requests, self.settings = model, requests, settings
-        self.memory, self.wanted_batch = memory, batch_size
+        self.memory = memory
+        self.batch_size = max(min(batch_size, sum(request.n_samples for request in requests)), 1)
         self.choose_tokens, self.ends = choose_tokens, ends
         prompts = [list(request.prompt_ids) for request in requests]
         # A question needs a token to be read, so one token of the shortest prompt is left.
@@ -143,8 +144,6 @@ class _Run:
         with _prepared(self.model):
             try:
                 self._read_prefix()
-                n_rows = sum(request.n_samples for request in self.requests)
-                self.batch_size = min(self.wanted_batch or self._sensible_batch(), n_rows)
                 while self.rows or self.ready or self.waiting:
                     yield from self._fill()
                     if self.rows:
@@ -161,19 +160,6 @@ class _Run:
             self.memory.spans = [(0, len(chunk))]
             self._forward(chunk, list(range(start, start + len(chunk))), keep=[0])
             self.memory.extend_prefix(chunk)
-
-    def _sensible_batch(self) -> int:
-        """As many rows as keep the processor busy, if they fit into most of a GPU's free memory, else into a quarter of
-        the machine's."""
-        tokens = max(map(len, self.suffixes)) + self.settings.max_new_tokens + BLOCK
-        row = tokens * sum(t[:, :1].nbytes for layer in self.memory.layers.values() for t in layer.prefix)
-        row += 3 * 4 * self.model.get_input_embeddings().num_embeddings  # logits, in float32
-        if self.model.device.type == "cuda":
-            most, free = 512, 0.7 * torch.cuda.mem_get_info(self.model.device)[0]
-        else:
-            physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
-            most, free = 64, 0.25 * physical
-        return max(1, min(most, int(free // row)))
 
     def _fill(self) -> Iterator[Finished]:
         """Fills the batch with waiting samples. A sample may end with its first token, before it has a row."""
