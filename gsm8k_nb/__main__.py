@@ -39,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(name, help=line, description=f"{line[0].upper()}{line[1:]}.")
         if words[:1] == [name]:  # only what is asked for is imported
             add_arguments(command)
-    given = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
-        return given.run(given) or 0
+        return options.run(options) or 0
     except Exception as error:
         if not (isinstance(error, OSError) or type(error).__module__.startswith("gsm8k_nb.")):
             raise  # a fault of the program, and not of its input
@@ -59,19 +59,19 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=report)
 
 
-def report(given: argparse.Namespace) -> int:
+def report(options: argparse.Namespace) -> int:
     """The headline and the report's path of a finished run, from its folder or its parameter file."""
-    folder = Path(given.run_of)
+    folder = Path(options.run_of)
     if not folder.is_dir():
         try:
             folder = RunConfig.checked(read_parameters(folder)).run_folder
         except ConfigError as error:
-            raise ConfigError("\n".join(f"{given.run_of}: {line}" for line in str(error).splitlines())) from None
+            raise ConfigError("\n".join(f"{options.run_of}: {line}" for line in str(error).splitlines())) from None
     metrics, page = Run(folder).read_json("metrics.json"), folder / "report.html"
     if not metrics or not page.exists():
         raise RunError(f"{folder} has no {'report.html' if metrics else 'metrics.json'}: the run has not finished")
     print(f"{metrics['headline']}\nreport: {os.path.relpath(page)}")
-    if given.pdf:
+    if options.pdf:
         from gsm8k_nb.reporting.page import print_pdf
 
         print(f"pdf: {os.path.relpath(print_pdf(page))}")
@@ -82,7 +82,7 @@ def _parameters_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=write_parameters)
 
 
-def write_parameters(given: argparse.Namespace) -> int:
+def write_parameters(options: argparse.Namespace) -> int:
     """Write the parameters cell of every notebook; names those that were not up to date."""
     for name, (config, names) in BOOKS.items():
         file = repository_root() / "notebooks" / f"{name}.ipynb"

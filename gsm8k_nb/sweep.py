@@ -31,7 +31,7 @@ SHOWN = 300  # characters of an error in the table
 
 @dataclass(frozen=True)
 class Job:
-    """One run of the sweep: the file it is from, its parameters as given and as checked, and its notebook's place."""
+    """One run of the sweep: the file it is from, its parameters as written and as checked, and its notebook's place."""
 
     file: str
     values: dict[str, Any]
@@ -64,12 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gpus", type=float, metavar="N", help="with --ray, GPUs of a run (its tensor_parallel, if any)")
 
 
-def sweep(given: argparse.Namespace) -> int:
+def sweep(options: argparse.Namespace) -> int:
     """Run a sweep. 0 where all went well, 1 where a run or the comparison failed. ConfigError: nothing was run."""
-    folder = repository_root() / Path(given.out_dir).expanduser()
-    jobs = plan(given.files, given.set, folder)
+    folder = repository_root() / Path(options.out_dir).expanduser()
+    jobs = plan(options.files, options.set, folder)
     one_by_one = ((place, run(job)) for place, job in enumerate(jobs))
-    ended = on_ray(jobs, given.ray_address, given.cpus, given.gpus) if given.ray else one_by_one
+    ended = on_ray(jobs, options.ray_address, options.cpus, options.gpus) if options.ray else one_by_one
     outcomes = [Outcome() for _ in jobs]
     compared = None
     try:
@@ -78,7 +78,7 @@ def sweep(given: argparse.Namespace) -> int:
             print(f"[{done}/{len(jobs)}] {jobs[place].file}: {outcome}", flush=True)
         scored = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome.error is None]
         if len(scored) > 1:
-            compared = compare(scored, folder, given.allow_unlike)
+            compared = compare(scored, folder, options.allow_unlike)
     except KeyboardInterrupt:
         print("\ninterrupted: the same command goes on where it was", file=sys.stderr)
     print(f"\n{table(jobs, outcomes)}" + (f"\n\ncompared: {compared}" if compared else ""))

@@ -348,6 +348,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: &a 1\nb: *a", "line 2: an alias"),
         ("[" * 50_000, "recursion"),
         ("- limit", "must be a mapping of parameters, got list"),
+        ("? [a, b]\n: 1", "found unhashable key"),
         ("limit", "got str"),
         ("3: 4", "must be a mapping"),
         ("limit: [", "line 1"),

@@ -59,19 +59,18 @@ class _Yaml(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        names = set()
+        names: set[str] = set()
         for key, _ in node.value:
-            if key.value in names:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands here twice", problem_mark=key.start_mark)
-            names |= {key.value} if isinstance(key.value, str) else set()
+            name = str(key.value)
+            if name in names:
+                raise yaml.MarkedYAMLError(problem=f"{name!r} stands here twice", problem_mark=key.start_mark)
+            names.add(name)
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: Any) -> int | float:
         value = self.construct_yaml_float(node) if node.tag.endswith("float") else self.construct_yaml_int(node)
         if re.match(r"[-+]?0[0-9_]", node.value) or ":" in node.value:
-            problem = (
-                f"{node.value} would be read as {value}: write the number without leading zeros, or text in quotes"
-            )
+            problem = f"{node.value} would be read as {value}: write a number without leading zeros, text in quotes"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         return value
 

@@ -30,7 +30,7 @@ def lessons() -> list[Path]:
 
 
 def course(folder: Path, notebooks: Sequence[Path] | None = None):
-    """nbgrader's API for a course in ``folder``, its source filled with the lessons (or the given notebooks)."""
+    """nbgrader's API for a course in ``folder``, its source filled with the lessons (or the notebooks named)."""
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import PyFileConfigLoader
 
@@ -81,11 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_command)
 
 
-def _command(given: argparse.Namespace) -> int:
-    if given.strip:
-        strip(given.folder)
+def _command(options: argparse.Namespace) -> int:
+    if options.strip:
+        strip(options.folder)
         return 0
-    api = course(given.folder)
+    api = course(options.folder)
     for book in lessons():
         print(release(api, book.stem))
     return 0

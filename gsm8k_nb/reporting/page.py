@@ -36,7 +36,14 @@ from gsm8k_nb.summary import Results
 
 N_EXAMPLES = 3
 LARGEST_COPY = 8_000_000  # bytes of a report that an output of a notebook may hold
-PRINTERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
+PRINTERS = (
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge", "msedge",
+    # Where macOS and Windows keep them, off the PATH:
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
+    r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
+)  # fmt: skip
 PRINT_SECONDS = 120  # a report of the largest size prints in a few
 
 FIGURES = {
@@ -145,7 +152,7 @@ def show_prompt(run: Run) -> HTML:
     if not stored:
         return HTML("<p>A replay: the prompt is its source's.</p>")
     prompt = stored["prompt"]
-    parts = [("text", prompt)] if isinstance(prompt, str) else [(one["role"], one["content"]) for one in prompt]
+    parts = [("text", prompt)] if isinstance(prompt, str) else [(turn["role"], turn["content"]) for turn in prompt]
     return HTML("".join(f"<p><i>{escape(role)}</i></p>{preformatted(text)}" for role, text in parts))
 
 
@@ -290,7 +297,7 @@ def print_pdf(page: Path) -> Path:
     program = printer()
     if program is None:
         raise PrintError(
-            f"a PDF needs Chromium, Chrome or Edge, and none of {', '.join(PRINTERS)} is on the PATH: install one "
+            f"a PDF needs Chromium, Chrome or Edge, and none of {', '.join(PRINTERS[:7])} is on the PATH: install one "
             f"(Debian: apt install chromium; macOS: brew install --cask chromium), or print {page} by hand"
         )
     made = page.with_suffix(".pdf").resolve()

@@ -65,7 +65,7 @@ def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
 
 def first_problems(problems: Sequence[Problem], n: int = 3) -> pd.DataFrame:
     """The first problems as they are: question, gold solution with its annotations, parsed answer, steps."""
-    rows = [(one.id, visible(one.question), visible(one.solution), str(one.answer), steps(one)) for one in problems[:n]]
+    rows = [(row.id, visible(row.question), visible(row.solution), str(row.answer), steps(row)) for row in problems[:n]]
     return pd.DataFrame(rows, columns=["id", "question", "solution", "answer", "steps"]).set_index("id")
 
 
@@ -203,9 +203,9 @@ def disagreeing_samples(results: Results) -> pd.DataFrame:
     mixed = verdict.index[verdict.nunique(axis=1) > 1]
     keys = ["problem_id", "sample_index"]
     rows = results.frame.set_index(keys)
-    rows = rows[rows.index.isin(mixed)].assign(
-        reading=lambda one: one["predicted"].fillna("none") + one["correct"].map({True: " (right)", False: " (wrong)"})
-    )
+    rows = rows[rows.index.isin(mixed)]
+    verdicts = rows["correct"].map({True: " (right)", False: " (wrong)"})
+    rows = rows.assign(reading=rows["predicted"].fillna("none") + verdicts)
     readings = rows.reset_index().pivot(index=keys, columns="rule", values="reading").reindex(columns=list(verdict))
     about = rows[~rows.index.duplicated()][["gold", "text"]]
     return about[["gold"]].join(readings).join(about[["text"]])
@@ -270,12 +270,11 @@ def by_steps(results: Results) -> pd.DataFrame:
 @or_failure
 def at_k(results: Results) -> pd.DataFrame:
     """pass@k, maj@k and pass^k in percent with intervals, for powers of two up to N and N itself."""
-    found, ends = results.metrics, results.metrics["intervals_at_k"]
-    rows = []
+    ends, rows = results.metrics["intervals_at_k"], []
     for k in ends.get("pass_at_k", {}):
         row: dict[str, Any] = {"k": int(k)}
         for name, title in (("pass_at_k", "pass@k %"), ("maj_at_k", "maj@k %"), ("pass_hat_k", "pass^k %")):
-            row[title] = _percent(found[name].get(k))
+            row[title] = _percent(results.metrics[name].get(k))
             row[f"{title[:-2]} interval"] = _interval(*ends[name].get(k, (None, None)))
         rows.append(row)
     titles = ["k", "pass@k %", "pass@k interval", "maj@k %", "maj@k interval", "pass^k %", "pass^k interval"]
@@ -325,16 +324,8 @@ _CHECKS = (
     ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),
     ("no answer read", "no_answer", "the headline rule found no number; read some of these texts"),
     ("not in the asked-for form", "no_marker", "the model does not keep to the prompt's answer form"),
-    (
-        "ends in a loop",
-        "degenerate",
-        "a piece of text repeats to the end; check the template, or the model is too small",
-    ),
-    (
-        "empty",
-        "empty",
-        "no text, or reasoning alone; check the chat template, stop strings, a server's reasoning parser",
-    ),
+    ("ends in a loop", "degenerate", "a text repeats to the end; check the template, or the model is too small"),
+    ("empty", "empty", "no text, or reasoning alone; check template, stop strings, a server's reasoning parser"),
 )
 
 

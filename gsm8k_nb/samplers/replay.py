@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import STORES, find_path
@@ -31,6 +31,7 @@ BATCH = 512
 LONGEST_LINE = 64_000_000  # bytes; a file with a longer line is no JSON Lines, and would fill the memory
 # Texts pack to a tenth or so; an archive that unpacks to more than this was made to fill a disk or the memory.
 MOST_TIMES, AND_BYTES = 100, 100_000_000
+UNPACK: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 class ReplaySampler:
@@ -52,7 +53,7 @@ class ReplaySampler:
             released = first if self.by_question else None
             self.samples, self.repeated = _samples(self.path, run_id, released, self.column)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            read = "decompressed" if self.path.suffix.lower() in _OPENERS else "read"
+            read = "decompressed" if self.path.suffix.lower() in UNPACK else "read"
             raise SamplerError(
                 f"replay_path: {self.path.name} cannot be {read} ({one_line(error)}): fetch it again"
             ) from None
@@ -92,13 +93,6 @@ class ReplaySampler:
         return replace(sample, **identity)
 
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-
-
-def _open(file: Path) -> IO[bytes]:
-    return _OPENERS.get(file.suffix.lower(), open)(file, "rb")
-
-
 def _store(path: Path) -> Path:
     """The file of samples: the path itself, or that in a run folder. SamplerError where there is none."""
     files = [path] if path.is_file() else [path / name for name in STORES if (path / name).is_file()]
@@ -111,7 +105,7 @@ def _sha256(file: Path) -> str:
     """The sha256 of a file's text. SamplerError for an archive that unpacks to a size which no texts have."""
     digest, size = hashlib.sha256(), 0
     most = AND_BYTES + MOST_TIMES * file.stat().st_size
-    with _open(file) as stream:
+    with UNPACK.get(file.suffix.lower(), open)(file, "rb") as stream:
         while chunk := stream.read(1 << 20):
             digest.update(chunk)
             size += len(chunk)
@@ -125,7 +119,7 @@ def _sha256(file: Path) -> str:
 
 def _rows(file: Path, run_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The file's JSON objects with their line numbers; SamplerError names a line that is none, or was changed."""
-    with _open(file) as stream:
+    with UNPACK.get(file.suffix.lower(), open)(file, "rb") as stream:
         for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
             if len(line) == LONGEST_LINE:
                 raise SamplerError(f"{file.name}, line {number}: longer than {LONGEST_LINE:,} bytes: no JSON Lines")
