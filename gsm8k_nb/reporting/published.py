@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from gsm8k_nb.config import short_name
 from gsm8k_nb.formats import FORMATS
 from gsm8k_nb.summary import Metrics
 
@@ -45,7 +46,7 @@ def beside(metrics: Metrics | dict[str, Any], model: str) -> pd.DataFrame:
     found = []
     for values in measured(metrics):
         for row in load().to_dict("records"):
-            same_model = _plain(row["model"]) == _plain(model.rstrip("/").rsplit("/", 1)[-1])
+            same_model = _plain(row["model"]) == _plain(short_name(model))
             unstated = unstated_fields(values, row)
             if unstated is None or (unstated and not same_model):
                 continue
@@ -86,12 +87,13 @@ def measured(metrics: Metrics | dict[str, Any]) -> list[dict[str, Any]]:
 def unstated_fields(values: dict[str, Any], row: dict[str, str]) -> list[str] | None:
     """The fields that the run or the row leaves open; None where a field that both state differs.
 
-    A run whose protocol is only a label, such as a replay of released solutions, is the same where the label is.
+    A run whose protocol is only a label, such as a replay of released solutions, is the same where the label is, and
+    names the method: many protocols are a ``test@1``.
     """
-    if values["metric"] == row["metric"] and not values["method"]:
-        return []
     if values["metric"] != row["metric"]:
         return None
+    if not values["method"] and row["method"] and row["metric"].startswith(row["method"]):
+        return []
     greedy = "0" in (values["temperature"], row["temperature"])
     names = [name for name in FIELDS if not (name == "top_k" and greedy)]
     if any(values[name] and row[name] and values[name] != row[name] for name in names):

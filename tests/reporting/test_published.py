@@ -107,3 +107,13 @@ def test_metrics_of_a_finished_run_fit(replay_config):
     assert published.beside(metrics, "stored").empty
     metrics["dataset"]["complete"] = True
     assert published.beside(metrics, "stored").empty
+
+
+@pytest.mark.parametrize(("label", "n"), [("test@1", 1), ("maj@40", 40), ("maj@100", 100)])
+def test_a_label_that_many_protocols_share_judges_nothing(label, n):
+    metrics = run_metrics(label=label, n=n)
+    assert published.beside(metrics, "some/Model").empty
+    rows = published.load()
+    model = rows[rows["metric"] == label]["model"].iloc[0]
+    table = published.beside(metrics, model)
+    assert len(table) and table["verdict"].str.startswith("protocol not stated").all()
