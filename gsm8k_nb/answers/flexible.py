@@ -198,6 +198,7 @@ def _behind_phrase(text: str, match: re.Match[str], pattern: re.Pattern[str], li
         return ABSENT
     before = text[max(0, match.start() - 8) : match.start()].lower()
     alone = "\n" in text[start:lead]
+    is_label = is_label or (alone and text.startswith(":", start))
     first = _WORD.search(text)
     opens = first is not None and match.start() - first.start() <= len("The ")
     named = "final" in before or before.endswith(('"', "'", "<")) or (pattern is _HEADING and match[1] is not None)

@@ -67,6 +67,8 @@ _SUBORDINATE = re.compile(
 )
 _CONSEQUENCE = re.compile(
     r"[,;] (?:and )?(?:so|therefore|thus|hence|which means|meaning)\b|\bround\w* (?:up |down |off )?to (?!the\b)"
+    r"|[,;] which (?:is|equals|gives|makes|leaves|results in|simplifies (?:it )?to|comes to)\b"
+    r"(?=[^0-9]{0,20}[0-9][0-9.,]*(?! ?[0-9%])(?![^.]*\b(?:more|less|fewer|times|than|of|from)\b))"
 )
 _NEGATION = re.compile(
     r"(?:\bnot|n't|\binstead of|\brather than)(?: just| only| equal to)? {1,2}\W{0,4}\Z", re.IGNORECASE

@@ -1,8 +1,10 @@
 """The rule flexible by kind of text: each list is one kind, in sentences of our own."""
 
 import json
+import lzma
 import time
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +121,15 @@ STATEMENTS_IN_TAGS_BLANKS_AND_BOXES = [
     ("A: 4 + 5 = 9.\nA: 9", "9"),
 ]
 
+WORKING_IN_WORDS = [
+    ("Half of 60 is divided by 5, which is 6.", "6"),
+    ("Then we multiply 9 by 2, which gives 18 dollars.", "18"),
+    ("She keeps 14 of them, which is 3 more than 11.", "14"),
+    ("He saves $40, which is 20% of $200.", "40"),
+    ("The final answer is:\n\nEggs left = 16 - 7 = 9\nMoney = 9 * 2 = 18\n\nSo she makes $18.", "18"),
+    ("It weighs 2.5 * 10^(-2) kg", "0.025"),
+]
+
 NO_ANSWER = [
     ("5 + 6 = 11.\n\nAnswer: It cannot be determined from this.", None),
     ("5 + 6 = 11.\n\nThe answer cannot be determined.", None),
@@ -170,6 +181,7 @@ KINDS = (
     *OTHER_SCRIPTS,
     *REASONING_MARKS,
     *STATEMENTS_IN_TAGS_BLANKS_AND_BOXES,
+    *WORKING_IN_WORDS,
     *NO_ANSWER,
     *PROGRAMS_AND_LOOPS,
     *HEADINGS_OF_LEVEL_FOUR,
@@ -195,6 +207,40 @@ def shared_rows():
 def test_shared_case_of_a_kind(row):
     wanted = None if row["expected"] is None else Decimal(row["expected"])
     assert extract(row["completion"], row["rule"]) == wanted
+
+
+# A set of our own: what two small models wrote for problems of the classroom set, labelled by hand before the readings of
+# any rule were seen; half drawn at random, half where rules disagree. SmolLM2's texts stand in the stored runs.
+
+LABELLED = Path(__file__).with_name("labelled.jsonl")
+STORED = Path(__file__).resolve().parents[2] / "outputs" / "stored"
+LEAST = {"random": 0.97, "contested": 0.90}
+
+
+def labelled():
+    """(half, text, finish reason, answer or None) of each completion."""
+    stored = {}
+    for file in STORED.glob("*/samples.jsonl.xz"):
+        with lzma.open(file, "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                stored[file.parent.name, row["problem_id"], row["sample_index"]] = row
+    with LABELLED.open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            sample = row if "text" in row else stored[row["run"], row["problem_id"], row["sample_index"]]
+            answer = None if row["answer"] is None else Decimal(row["answer"])
+            yield row["half"], sample["text"], sample["finish_reason"], answer
+
+
+def test_the_labelled_completions_are_read_as_a_careful_person_reads_them():
+    right = {half: [] for half in LEAST}
+    others = {half: [] for half in LEAST}
+    for half, text, finish_reason, answer in labelled():
+        right[half].append(judge(text, 1, "flexible", finish_reason)[0] == answer)
+        others[half].append(extract(text, "lm_eval_flexible") == answer)
+    assert sum(map(len, right.values())) >= 200
+    for half, least in LEAST.items():
+        share = sum(right[half]) / len(right[half])
+        assert share >= least and share > sum(others[half]) / len(others[half])
 
 
 # What is known about a completion is used.
