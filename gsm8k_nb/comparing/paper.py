@@ -25,7 +25,7 @@ from gsm8k_nb.comparing.figures import FIGURES, save_figures
 from gsm8k_nb.comparing.pairs import Comparison, conclusion
 from gsm8k_nb.comparing.read import System
 from gsm8k_nb.comparing.showing import written
-from gsm8k_nb.reporting import tables as run_tables
+from gsm8k_nb.reporting import making
 from gsm8k_nb.reporting.files import csv_text, latex, latex_tabular, markdown, markdown_table
 from gsm8k_nb.reporting.html import escape, preformatted, table_html
 from gsm8k_nb.runs import Run
@@ -187,7 +187,7 @@ def statement(comparison: Comparison) -> list[str]:
         f"Comparison: {len(comparison.problems)} problems common to all runs; rule {rules}; {comparison.level} "
         f"intervals, {comparison.config.n_resamples:,} bootstrap resamples, seed {comparison.config.seed}; "
         f"{comparison.correction} for {len(comparison.pairs)} pairs. Computed with gsm8k_nb {__version__}, "
-        f"{_listed(run_tables.facts(run_tables.code_of(manifest.environment()))['value'])}.",
+        f"{_listed(making.facts(making.code_of(manifest.environment()))['value'])}.",
     ]
 
 
@@ -202,7 +202,7 @@ def _data(system: System) -> str:
 
 def facts_of(system: System) -> dict[str, str]:
     """What is recorded of one run, as named texts: model, protocol, and how its samples were made or where from."""
-    _, made, inputs = run_tables.source_of(system.run)
+    _, made, inputs = making.source_of(system.run)
     facts = {
         "model": (inputs.log or {}).get("model") or made.model,
         "revision": made.revision,
@@ -210,7 +210,7 @@ def facts_of(system: System) -> dict[str, str]:
         "prompt sha256": system.field("prompt_sha256"),
         "exemplars": ", ".join(inputs.exemplar_ids or []),
         "seed": None if made.sampler == "replay" else made.seed,
-        **run_tables.made_with(system.run)["value"],
+        **making.made_with(system.run)["value"],
         "run": system.run.folder.name,
     }
     return {name: str(value) for name, value in facts.items() if value not in (None, "")}

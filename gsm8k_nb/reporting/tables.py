@@ -11,10 +11,10 @@ from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat
-from gsm8k_nb.protocol import Source, made_by
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import or_failure, published
-from gsm8k_nb.runs import Run
+from gsm8k_nb.reporting.making import facts
+from gsm8k_nb.reporting.making import made_with as made_with
 from gsm8k_nb.sampling import Sampled
 from gsm8k_nb.sampling.costs import Plan
 from gsm8k_nb.scoring import DEFAULT_RULES, steps
@@ -117,39 +117,6 @@ def plan(asked: Plan) -> pd.DataFrame:
         estimated = f" ({asked.uncounted:,} samples estimated: not counted by the server)" if asked.uncounted else ""
         values |= {"cost so far": f"{asked.spent:.4f}{estimated}", "further cost, at most about": f"{asked.cost:.4f}"}
     return facts(values)
-
-
-def made_with(run: Run) -> pd.DataFrame:
-    """How the samples came about, from the manifest: engine, code, machine, sessions.
-
-    Of samples that others made it says where they came from: when, where and by which packages they were read in here
-    is no fact about them.
-    """
-    manifest = run.read_json("manifest.json")
-    engine = {name: value for name, value in manifest.get("engine", {}).items() if name not in _NO_FACTS}
-    if run.read_json("config.json").get("sampler") == "replay":
-        known = {"engine": "replay", "made": "elsewhere; what is not stated here, only the source can say"}
-        return facts(known | {"source": "not recorded"} | (source_of(run).inputs.log or {}) | engine)
-    environment, sessions = manifest.get("environment", {}), manifest.get("sessions", [])
-    tokens = [f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items() if count]
-    spans = [f"{one['started']} to {one.get('ended') or 'an end that was not recorded'}" for one in sessions]
-    machine = "{platform}, {cores} cores".format(**environment) if environment else "not recorded"
-    made = {"machine": machine, "tokens": ", ".join(tokens) or "not recorded", "sampled (UTC)": "; ".join(spans)}
-    return facts(engine | code_of(environment) | made)
-
-
-def code_of(environment: dict[str, Any]) -> dict[str, Any]:
-    """Commit, Python and packages of a manifest's environment."""
-    git = environment.get("git") or {}
-    commit = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
-    return {"git commit": commit, "python": environment.get("python"), "packages": environment.get("packages")}
-
-
-def source_of(run: Run) -> Source:
-    """Who made a run's texts, as `made_by` says it."""
-    stored = run.read_json("config.json")
-    config = RunConfig.checked({name: stored[name] for name in RunConfig.model_fields if name in stored})
-    return made_by(config, run.inputs())
 
 
 @or_failure
@@ -318,7 +285,6 @@ def warnings(results: Results) -> list[str]:
     return lines
 
 
-_NO_FACTS = ("source_config", "stored", "stated")  # of an engine: stated elsewhere
 _CHECKS = (
     ("failed", "failed", "these requests are unscored; run the sampling step again to repeat them"),
     ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),
@@ -327,18 +293,6 @@ _CHECKS = (
     ("ends in a loop", "degenerate", "a text repeats to the end; check the template, or the model is too small"),
     ("empty", "empty", "no text, or reasoning alone; check template, stop strings, a server's reasoning parser"),
 )
-
-
-def facts(values: dict[str, Any]) -> pd.DataFrame:
-    """A two-column table of named facts; what is not known has no row."""
-    known = {name.replace("_", " "): _plain(value) for name, value in values.items() if value not in (None, "", [], {})}
-    return pd.DataFrame({"value": known})
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items() if each is not None)
-    return ", ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _percent(share: float | None) -> str:

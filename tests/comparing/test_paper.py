@@ -16,8 +16,7 @@ from gsm8k_nb import comparing
 from gsm8k_nb.comparing import paper, tables
 from gsm8k_nb.config import CompareConfig, RunConfig
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting import files
-from gsm8k_nb.reporting import tables as run_tables
+from gsm8k_nb.reporting import files, making
 from gsm8k_nb.runs import Run
 
 from ..conftest import ROOT, write_jsonl
@@ -192,7 +191,7 @@ def test_a_single_run_has_a_table_and_a_statement(tmp_path):
 def own_run(folder, **manifest) -> str:
     """A finished run that made its own samples, with this manifest."""
     path = Path(run_of(folder, "org/A", [1, 0, 1, 1]))
-    Run(path).write_json("manifest.json", MADE | manifest)
+    Run(path).write_json("manifest.json", Run(path).read_json("manifest.json") | MADE | manifest)
     return str(path)
 
 
@@ -227,7 +226,7 @@ def test_a_killed_session_has_no_end(tmp_path, last):
     sessions = [*MADE["sessions"], {"started": "2026-01-03T00:00:00+00:00"} | last]
     folder = own_run(tmp_path, sessions=sessions)
     assert "2026-01-03T00:00:00+00:00 to an end that was not recorded" in statement_of(folder)
-    assert "an end that was not recorded" in run_tables.made_with(Run(folder)).loc["sampled (UTC)", "value"]
+    assert "an end that was not recorded" in making.made_with(Run(folder)).loc["sampled (UTC)", "value"]
 
 
 @pytest.mark.parametrize("part", ["engine", "environment", "sessions", "tokens"])
@@ -244,7 +243,7 @@ def test_samples_of_others_are_not_said_to_be_made_here(replay_config):
     text = statement_of(str(results.run.folder))
     samples, comparison = text.split("Comparison:")
     for foreign in ("Plan9", "torch", "2026-01-02", "3.12.1", "0123456789ab", "seed"):
-        assert foreign not in samples and foreign not in str(run_tables.made_with(results.run)), foreign
+        assert foreign not in samples and foreign not in str(making.made_with(results.run)), foreign
     digest = hashlib.sha256(Path(replay_config.replay_path).read_bytes()).hexdigest()
     assert "source samples.jsonl" in samples and digest in samples and "made elsewhere" in samples
 
