@@ -25,6 +25,7 @@ PIECES = 4096
 PIECE = 4096  # bytes
 LONGEST_HEADER = 100 << 20  # bytes, safetensors' own bound
 LONGEST_SETTINGS = 1 << 20  # bytes of a JSON file that is read as settings
+LOCAL = ("transformers", "vllm", "ray")  # samplers whose ``model`` is a folder, a file or a hub id
 PACKAGE = "package:"
 PARTS = {  # what the files of a folder belong to
     "adapter": re.compile(r"adapter_.*"),
@@ -44,12 +45,12 @@ def model_fingerprint(config: RunConfig) -> dict[str, str] | None:
     A run's samples come from one model: where a later fingerprint differs, it is another. None is no evidence of that:
     the folder may be gone since.
     """
-    if config.sampler == "replay":  # its texts are made; the run records their sha256
-        return None
     if config.sampler == "openai":
         from gsm8k_nb.samplers.server import server_fingerprint
 
         return server_fingerprint(config)
+    if config.sampler not in LOCAL:  # a replay's texts are made; another engine describes its own model
+        return None
     try:
         path = local_model(config.model)
         if path is None:
