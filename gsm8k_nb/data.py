@@ -19,7 +19,8 @@ from pathlib import Path
 from gsm8k_nb.answers import gold_of
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import OFFICIAL_FILES, find_path
-from gsm8k_nb.records import Problem
+from gsm8k_nb.records import Problem, parse_lines
+from gsm8k_nb.texts import one_line
 
 HUB_ID = "openai/gsm8k"
 HUB_REVISION = "740312add88f781978c0658806c59bc2815b9866"
@@ -151,16 +152,12 @@ def parse_jsonl(raw: bytes, name: str) -> list[dict[str, str]]:
     except UnicodeDecodeError as error:
         number = raw[: error.start].count(b"\n") + 1
         raise DataError(f"{name}, line {number}: not valid UTF-8 ({error.reason}); {MEND}") from None
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{name}, line {number}: not valid JSON ({error}); {MEND}") from None
+    for number, row in parse_lines(text.split("\n")):
+        if isinstance(row, ValueError):
+            raise DataError(f"{name}, line {number}: {row}; {MEND}")
         for key in ("question", "answer"):
             if not isinstance(row, dict) or not isinstance(row.get(key), str) or not row[key].strip():
-                raise DataError(f"{name}, line {number}: needs a text {key!r}, got {_shorten(row)}; {MEND}")
+                raise DataError(f"{name}, line {number}: needs a text {key!r}, got {one_line(repr(row), 80)}; {MEND}")
         rows.append(row)
     if not rows:
         raise DataError(f"{name}: holds no problems; fetch the file again")
@@ -251,8 +248,3 @@ def _hub_rows(config: str, split: str) -> list[dict[str, str]]:
 
 def _sha256(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
-
-
-def _shorten(value: object, width: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= width else text[:width] + "..."

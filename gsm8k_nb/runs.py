@@ -118,8 +118,8 @@ class Run:
 
     def inputs(self) -> Inputs:
         """What the samples were made from. RunError where ``config.json`` does not say so."""
-        stored = self.read_json("config.json").get("inputs")
-        if stored is None:
+        stored = self.read_json("config.json").get("inputs") or {}
+        if "data_sha256" not in stored:
             raise RunError(f"{self.folder.name} has no config.json: run 01_load first, with the same parameters")
         return Inputs(**stored)
 

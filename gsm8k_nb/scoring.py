@@ -55,15 +55,10 @@ def score_all(
     problems: Sequence[Problem], samples: Iterable[Sample], rules: Sequence[str] = DEFAULT_RULES
 ) -> list[Score]:
     """Scores of all samples whose problem is among ``problems``, in the order of the problems."""
-    by_problem: dict[str, list[Sample]] = {problem.id: [] for problem in problems}
-    for sample in samples:
-        if sample.problem_id in by_problem:
-            by_problem[sample.problem_id].append(sample)
-    scores = []
-    for problem in problems:
-        for sample in sorted(by_problem[problem.id], key=attrgetter("sample_index")):
-            scores += score(problem, sample, rules)
-    return scores
+    places = {problem.id: place for place, problem in enumerate(problems)}
+    known = [sample for sample in samples if sample.problem_id in places]
+    ordered = sorted(known, key=lambda sample: (places[sample.problem_id], sample.sample_index))
+    return [read for sample in ordered for read in score(problems[places[sample.problem_id]], sample, rules)]
 
 
 class StaleScores(RunError):
@@ -181,29 +176,14 @@ def frame(
     request failed), failure (why the rule could not be applied, or None), steps, gold, text, finish_reason, error,
     prompt_tokens, completion_tokens, seconds.
     """
-    by_id = {problem.id: problem for problem in problems}
-    found = {(sample.problem_id, sample.sample_index): sample for sample in samples}
+    by_problem = {problem.id: (steps(problem), str(problem.answer)) for problem in problems}
+    by_sample = {(sample.problem_id, sample.sample_index): _OF_SAMPLE(sample) for sample in samples}
     rows = []
-    for one in scores:
-        problem, sample = by_id[one.problem_id], found[one.problem_id, one.sample_index]
+    for score in scores:
+        predicted = None if score.predicted is None else str(score.predicted)
+        key = score.problem_id, score.sample_index
         rows.append(
-            {
-                "run": run,
-                "problem_id": one.problem_id,
-                "sample_index": one.sample_index,
-                "rule": one.rule,
-                "predicted": None if one.predicted is None else str(one.predicted),
-                "correct": one.correct,
-                "failure": one.failure,
-                "steps": steps(problem),
-                "gold": str(problem.answer),
-                "text": sample.text,
-                "finish_reason": sample.finish_reason,
-                "error": sample.error,
-                "prompt_tokens": sample.prompt_tokens,
-                "completion_tokens": sample.completion_tokens,
-                "seconds": sample.seconds,
-            }
+            (run, *key, score.rule, predicted, score.correct, score.failure, *by_problem[key[0]], *by_sample[key])
         )
     # As objects: pandas would turn a None among texts into NaN.
     return pd.DataFrame(rows, columns=_COLUMNS, dtype=object).astype({"sample_index": int, "steps": int})
@@ -214,7 +194,8 @@ def steps(problem: Problem) -> int:
     return sum(bool(line.strip()) and not line.startswith("####") for line in problem.solution.split("\n"))
 
 
+_SHOWN = ("text", "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds")
+_OF_SAMPLE = attrgetter(*_SHOWN)
 _COLUMNS = [
-    "run", "problem_id", "sample_index", "rule", "predicted", "correct", "failure", "steps", "gold", "text",
-    "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds",
+    "run", "problem_id", "sample_index", "rule", "predicted", "correct", "failure", "steps", "gold", *_SHOWN
 ]  # fmt: skip

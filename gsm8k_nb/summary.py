@@ -283,8 +283,7 @@ def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> 
     matrix = verdicts(whole, config.n_samples).astype(bool)  # no NaN is left, which would be True
     golds = {problem.id: problem.answer for problem in problems}
     ids = whole["problem_id"].to_numpy()[:: config.n_samples]
-    answers = whole["predicted"].to_numpy().reshape(matrix.shape)
-    answers = [[None if pd.isna(answer) else answer for answer in row] for row in answers]
+    answers = whole["predicted"].to_numpy().reshape(matrix.shape).tolist()
     curves = {
         "pass_at_k": metrics.pass_curve(matrix),
         "maj_at_k": metrics.maj_curve(answers, [golds[name] for name in ids]),
@@ -294,14 +293,11 @@ def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> 
     del means["maj_at_k"]["1"]  # a vote of one is no vote
     shown = [k for k in range(1, config.n_samples + 1) if k & (k - 1) == 0 or k == config.n_samples]  # for tables
     intervals = {
-        name: {str(k): _ends(_interval(curve[:, [k - 1]], config)) for k in shown if str(k) in means[name]}
+        name: {str(k): _interval(curve[:, [k - 1]], config) for k in shown if str(k) in means[name]}
         for name, curve in curves.items()
     }
-    return means | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals_at_k": intervals}
-
-
-def _ends(interval: stats.Interval) -> list[float]:
-    return [float(interval.low), float(interval.high)]
+    ends = {name: {k: [float(at.low), float(at.high)] for k, at in of.items()} for name, of in intervals.items()}
+    return means | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals_at_k": ends}
 
 
 def error_reports(problems: Sequence[Problem], rows: pd.DataFrame) -> list[ErrorReport]:
@@ -311,12 +307,8 @@ def error_reports(problems: Sequence[Problem], rows: pd.DataFrame) -> list[Error
     return [
         mistakes.classify(
             by_id[row.problem_id],
-            Sample(row.problem_id, row.sample_index, _or_none(row.text) or "", _or_none(row.finish_reason)),
-            None if _or_none(row.predicted) is None else Decimal(row.predicted),
+            Sample(row.problem_id, row.sample_index, row.text or "", row.finish_reason),
+            None if row.predicted is None else Decimal(row.predicted),
         )
         for row in wrong.itertuples()
     ]
-
-
-def _or_none(value: Any) -> Any:
-    return None if pd.isna(value) else value
