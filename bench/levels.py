@@ -64,7 +64,7 @@ def chances(profile: str, rate: float) -> np.ndarray:
     if profile == "two":  # nothing and twice the rate, or what mirrors it
         return np.where(edges[1:] <= 0.5, max(0.0, 2 * rate - 1), min(1.0, 2 * rate))
     if profile == "mixed":
-        return np.diff(np.clip(edges - (1 - rate), 0, None)) * BINS
+        return np.clip(np.diff(np.clip(edges - (1 - rate), 0, None)) * BINS, 0, 1)
     spread = (1 - float(profile)) / float(profile)
     a, b = rate * spread, (1 - rate) * spread
     quantiles = np.clip(special.betaincinv(a, b, edges), 0, 1)

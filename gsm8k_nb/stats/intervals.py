@@ -1,7 +1,6 @@
 """How sure one accuracy is: verdicts read and checked, and the interval of their mean over problems."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +43,8 @@ def accuracy_interval(
     several samples a problem these two count as many problems as the samples are worth. ValueError for unscored
     verdicts, values outside [0, 1] or an unknown method.
     """
-    check_one_of("method", method, INTERVAL_METHODS)
+    if method not in INTERVAL_METHODS:
+        raise ValueError(f"unknown method {method!r}; known: {', '.join(INTERVAL_METHODS)}")
     check_inside("confidence", confidence)
     verdicts = matrix(correct, "correct")
     values = verdicts.mean(axis=1)
@@ -71,12 +71,10 @@ def matrix(correct: ArrayLike, name: str) -> np.ndarray:
         raise ValueError(f"{name} must be an array (problems,) or (problems, samples) of 0 and 1: {error}") from error
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"{name} must be a filled array (problems,) or (problems, samples), got shape {array.shape}")
-    unscored = int(np.isnan(array).sum())
-    if unscored:
+    if unscored := int(np.isnan(array).sum()):
         raise ValueError(f"{name} holds {unscored} unscored verdicts (None or nan): score or leave out those problems")
-    if array.min() < 0 or array.max() > 1:
-        worst = array.min() if array.min() < 0 else array.max()
-        raise ValueError(f"{name} must hold values from 0 to 1, got {worst:g}")
+    if (stray := array[(array < 0) | (array > 1)]).size:
+        raise ValueError(f"{name} must hold values from 0 to 1, got {stray[0]:g}")
     return array[:, None] if array.ndim == 1 else array
 
 
@@ -145,14 +143,10 @@ def _effective_size(values: np.ndarray, samples: int) -> float:
 
 
 def _interval_method(values: np.ndarray, method: str) -> str:
-    off = _off_commonest(values)
+    off, few = _off_commonest(values), "wilson" if len(values) >= FEWEST_FOR_WILSON else "clopper-pearson"
     if off == 0 and method != "clopper-pearson":  # a resample of equal values has no spread
         return "wilson"
-    if method != "auto":
-        return method
-    if off >= FEWEST_TO_RESAMPLE:
-        return "percentile"
-    return "wilson" if len(values) >= FEWEST_FOR_WILSON else "clopper-pearson"
+    return method if method != "auto" else "percentile" if off >= FEWEST_TO_RESAMPLE else few
 
 
 def _wilson(p: float, n: float, confidence: float) -> tuple[float, float]:
@@ -160,8 +154,7 @@ def _wilson(p: float, n: float, confidence: float) -> tuple[float, float]:
     z = special.ndtri((1 + confidence) / 2)
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    # exactly 0 and 1 at the ends, where rounding would leave 1e-17
-    return (0.0 if p == 0 else max(0.0, centre - half)), (1.0 if p == 1 else min(1.0, centre + half))
+    return (0.0 if p == 0 else max(0.0, centre - half)), (1.0 if p == 1 else min(1.0, centre + half))  # not 1e-17
 
 
 def _clopper_pearson(n_correct: float, n: float, confidence: float) -> tuple[float, float]:
@@ -174,8 +167,3 @@ def _clopper_pearson(n_correct: float, n: float, confidence: float) -> tuple[flo
 def check_inside(name: str, value: float) -> None:
     if not 0 < value < 1:
         raise ValueError(f"{name} must be between 0 and 1, both excluded, got {value}")
-
-
-def check_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"unknown {name} {value!r}; known: {', '.join(allowed)}")

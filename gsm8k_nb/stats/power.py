@@ -83,8 +83,7 @@ def power_of_run(pair: Paired, *, power: float = 0.8, alpha: float = 0.05) -> Po
             return paired_power(size, n, discordance=discordance, alpha=alpha) - power
         return _mean_power(size, n, discordance, averaged_away, alpha) - power
 
-    found = missing(1.0) >= 0
-    difference = float(optimize.brentq(missing, 0.0, 1.0, xtol=1e-7)) if found else math.inf
+    difference = float(optimize.brentq(missing, 0.0, 1.0, xtol=1e-7)) if missing(1.0) >= 0 else math.inf
     return Power(difference, n, discordance, within, power, alpha)
 
 

@@ -109,7 +109,7 @@ def test_few_solved_problems_count_for_what_their_samples_are_worth():
         ([1, 0, float("nan")], "1 unscored verdicts"),
         ([1, None, None], "2 unscored verdicts"),
         ([[1, 0], [None, 1]], "1 unscored verdicts"),
-        ([50, 60], "from 0 to 1, got 60"),
+        ([50, 60], "from 0 to 1, got 50"),
         ([0, -1], "from 0 to 1, got -1"),
         (["1", "0"], "got text"),
         (np.array(["1", "0"]), "got text"),
