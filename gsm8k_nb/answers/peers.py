@@ -117,12 +117,10 @@ def _inspect_number(word: str) -> float | None:
     base = word.rstrip(_SUPERSCRIPTS)
     fraction = unicodedata.numeric(base[-1:] or " ", 0.0)  # 2½ is 2.5
     digits = base[:-1] if 0 < fraction < 1 else base
-    amount = (
-        0.0 if base and not digits else _float(digits.translate(_INSPECT_GROUPS)) if digits[:1] not in "+-" else None
-    )
-    if amount is None:
+    amount = 0.0 if base and not digits else _float(digits.translate(_INSPECT_GROUPS))
+    if amount is None or digits[:1] in ("+", "-"):
         return None
-    amount = sign * (amount + fraction if digits != base else amount)
+    amount = sign * (amount if digits == base else amount + fraction)
     exponent = "".join(str(_SUPERSCRIPTS.index(digit)) for digit in word[len(base) :])
     try:
         return amount ** int(exponent) if exponent else amount

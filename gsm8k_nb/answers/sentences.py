@@ -46,9 +46,14 @@ _OBJECT = re.compile(
     rf"|\b(?:for|at|of|by) (?:only |just |about )?{CURRENCY} ?-?\Z",
     re.IGNORECASE,
 )
+_PURPOSE = re.compile(  # "to fill 3", but not "has to pay 3"
+    r"(?<!has )(?<!have )(?<!had )(?<!need )(?<!needs )(?<!able )(?<!going )\bto (?!be\b|get\b|make\b|give\b)[A-Za-z]+"
+    rf"(?: (?:the|all|his|her|their))*{_TO_THE_NUMBER}",
+    re.IGNORECASE,
+)
 _ADJUNCT = re.compile(
     rf"(?:\b{_PREPOSITION}(?: (?:the|these|those|his|her|their|its|my|our|your|an?|other|remaining|every|each|all|just"
-    rf"|only|about|\w+ing))*|\bto (?!be\b|get\b|make\b|have\b)[A-Za-z]+(?: (?:the|all|his|her|their))*|#"
+    rf"|only|about|\w+ing))*|#"
     rf"|\b(?:{NAMED})|\([^()]*){_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
@@ -120,7 +125,7 @@ def _main_clause(sentence: str) -> tuple[int, int]:
 def _rank(sentence: str, start: int, match: re.Match[str]) -> int:
     before = sentence[max(start, match.start() - 80) : match.start()]
     bold = 4 if sentence.count("**", 0, match.start()) % 2 else 0
-    if _ADJUNCT_BEHIND.match(sentence, match.end()) or is_ordinal(sentence, match):
+    if _ADJUNCT_BEHIND.match(sentence, match.end()) or is_ordinal(sentence, match) or _PURPOSE.search(before):
         return bold
     if _COMPLEMENT.search(before) or _COMPLEMENT_BEHIND.match(sentence, match.end()):
         return bold + 3

@@ -128,6 +128,9 @@ WORKING_IN_WORDS = [
     ("He saves $40, which is 20% of $200.", "40"),
     ("The final answer is:\n\nEggs left = 16 - 7 = 9\nMoney = 9 * 2 = 18\n\nSo she makes $18.", "18"),
     ("It weighs 2.5 * 10^(-2) kg", "0.025"),
+    ("He needs 3 more boxes to have 12.", "3"),
+    ("He has to pay $14 for 3 shirts.", "14"),
+    ("She needs to sell 8 more to reach 20.", "8"),
 ]
 
 NO_ANSWER = [
@@ -209,8 +212,8 @@ def test_shared_case_of_a_kind(row):
     assert extract(row["completion"], row["rule"]) == wanted
 
 
-# A set of our own: what two small models wrote for problems of the classroom set, labelled by hand before the readings of
-# any rule were seen; half drawn at random, half where rules disagree. SmolLM2's texts stand in the stored runs.
+# A set of our own: what two small models wrote for problems of the classroom set, labelled by hand before the readings
+# of any rule were seen; half drawn at random, half where rules disagree. SmolLM2's texts stand in the stored runs.
 
 LABELLED = Path(__file__).with_name("labelled.jsonl")
 STORED = Path(__file__).resolve().parents[2] / "outputs" / "stored"
