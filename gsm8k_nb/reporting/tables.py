@@ -36,23 +36,18 @@ def parameters(config: RunConfig) -> pd.DataFrame:
     How stored completions were made is their source's to say, whatever value such a parameter has here.
     """
     theirs = SOURCES_OWN if config.sampler == "replay" else set()
-    rows = [
-        {
-            "parameter": name,
-            "value": "its source's" if name in theirs else str(getattr(config, name)),
-            "changed": "*" if getattr(config, name) != field.default and name not in theirs else "",
-            "meaning": field.description,
-        }
-        for name, field in RunConfig.model_fields.items()
-    ]
-    return pd.DataFrame(rows).set_index("parameter")
+    rows = []
+    for name, field in RunConfig.model_fields.items():
+        value, own = getattr(config, name), name not in theirs
+        mark = "*" if own and value != field.default else ""
+        rows.append((name, str(value) if own else "its source's", mark, field.description))
+    return pd.DataFrame(rows, columns=["parameter", "value", "changed", "meaning"]).set_index("parameter")
 
 
 def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
     """Where the problems came from, and whether they are the published ones."""
-    checked = "is the published one" if data.verified else "differs from the published one: unverified"
-    if data.name == "classroom":
-        checked = "of the bundled file"
+    same = "is the published one" if data.verified else "differs from the published one: unverified"
+    checked = "of the bundled file" if data.name == "classroom" else same
     return facts(
         {
             "data set": f"{data.label} ({data.config}, {data.split})",
@@ -213,8 +208,8 @@ def health(results: Results) -> pd.DataFrame:
 
 
 def _checks(results: Results) -> list[dict[str, Any]]:
-    counts = results.metrics["health"]
-    return [_check(name, counts[key], counts["requested"], advice) for name, key, advice in _CHECKS]
+    counts, replayed = results.metrics["health"], _OF_A_REPLAY if results.config.sampler == "replay" else {}
+    return [_check(name, counts[key], counts["requested"], replayed.get(key, advice)) for name, key, advice in _CHECKS]
 
 
 def _check(name: str, count: int | None, total: int, advice: str) -> dict[str, Any]:
@@ -293,6 +288,11 @@ _CHECKS = (
     ("ends in a loop", "degenerate", "a text repeats to the end; check the template, or the model is too small"),
     ("empty", "empty", "no text, or reasoning alone; check template, stop strings, a server's reasoning parser"),
 )
+_OF_A_REPLAY = {  # where nothing here can be changed
+    "failed": "failed in the source, or not in it: unscored",
+    "truncated": "answers were cut by the limit of their source",
+    "empty": "no text, or reasoning alone, in the source",
+}
 
 
 def _percent(share: float | None) -> str:

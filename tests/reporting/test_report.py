@@ -267,6 +267,8 @@ def test_a_replay_of_rows_that_state_nothing_says_so(replay_config):
     health = tables.health(results)
     assert health.loc["not in the asked-for form", "note"] == "not recorded by the source"
     assert not any("answer form" in line for line in tables.warnings(results))
+    assert "limit of their source" in health.loc["truncated", "note"]  # which no parameter here can raise
+    assert "max_new_tokens" not in "".join(tables.warnings(results))
     assert results.metrics["health"]["no_marker"] is None
     shown = tables.parameters(results.config)
     assert set(shown.loc[["temperature", "max_new_tokens", "top_p", "chat_template"], "value"]) == {"its source's"}
