@@ -80,11 +80,9 @@ def from_row(kind: type[Record], row: Any) -> Record:
     if not isinstance(row, dict):
         raise ValueError(f"a {kind.__name__} row must be a JSON object, got {type(row).__name__}")
     types, needed = _types(kind)
-    values = {}
-    for name, value in row.items():
-        if name not in types:
-            raise ValueError(f"unknown field {name!r} in a {kind.__name__} row; known: {', '.join(types)}")
-        values[name] = _checked(kind, name, value, types[name])
+    if unknown := sorted(row.keys() - types.keys()):
+        raise ValueError(f"unknown field {unknown[0]!r} in a {kind.__name__} row; known: {', '.join(types)}")
+    values = {name: _checked(kind, name, value, types[name]) for name, value in row.items()}
     if not needed <= row.keys():
         raise ValueError(f"a {kind.__name__} row lacks a field: {', '.join(sorted(needed - row.keys()))}")
     return kind(**values)
