@@ -14,11 +14,10 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from gsm8k_nb import __version__, summary
+from gsm8k_nb import __version__
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import HUB_ID
@@ -26,17 +25,21 @@ from gsm8k_nb.logs.log import LogError
 from gsm8k_nb.protocol import made_by
 from gsm8k_nb.runs import Run
 from gsm8k_nb.scoring import DEFAULT_RULES
-from gsm8k_nb.summary import Results
+from gsm8k_nb.summary import Results, read_results
 
 SCHEMA_VERSION = "0.3.0"
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_LOCAL = re.compile(r"[/~.\\]|package:|\w:\\|.*\.gguf$")
 _COLLECTIONS = {"gsm8k": "gsm8k", "classroom": "gsm8k_nb-classroom"}  # only the official split is filed as gsm8k
 _RESAMPLED = ("percentile", "bca")  # methods of intervals that resample
+_METRIC = {
+    "metric_id": "exact_match", "metric_name": "exact match", "metric_kind": "accuracy", "metric_unit": "proportion",
+    "lower_is_better": False, "score_type": "continuous", "min_score": 0.0, "max_score": 1.0,
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Exported:
+class Exported(NamedTuple):
     """The two files that an export wrote."""
 
     results: Path
@@ -66,24 +69,28 @@ def export_run(
     if relationship not in RELATIONSHIPS:
         raise LogError(f"relationship: must be one of {', '.join(RELATIONSHIPS)}, got {relationship!r}")
     chosen = _rules(results, rules)
-    collection = _COLLECTIONS.get(results.metrics["dataset"]["name"], "gsm8k-unofficial")
+    collection = _COLLECTIONS.get(results.metrics.dataset.name, "gsm8k-unofficial")
     record = _record(results, collection, identity)
     record["source_metadata"] |= {"source_organization_name": organisation, "evaluator_relationship": relationship}
     record["evaluation_results"] = [_result(results, rule, collection) for rule in chosen]
-    lines = [json.dumps(row) for row in _rows(results, chosen, record)]
-    text = "\n".join(lines) + "\n"
-    place, name = Path("data", collection, *identity.split("/")), _name(results, identity, chosen)
+    rows = _rows(results, chosen, record)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    digest = hashlib.sha256(repr((results.run.folder.name, identity, chosen)).encode())
+    for name in ("samples.jsonl", "scores.jsonl"):  # the same run has the same name
+        digest.update((results.run.folder / name).read_bytes())
+    name = str(uuid.UUID(bytes=digest.digest()[:16], version=4))
+    place = Path("data", collection, *identity.split("/"))
     record["detailed_evaluation_results"] = {
         "format": "jsonl",
         "file_path": (place / f"{name}_samples.jsonl").as_posix(),
         "hash_algorithm": "sha256",
         "checksum": hashlib.sha256(text.encode()).hexdigest(),
-        "total_rows": len(lines),
+        "total_rows": len(rows),
     }
     files = Run(Path(output).expanduser() / place)
     samples = files.write_text(f"{name}_samples.jsonl", text)
     files.write_json(f"{name}.json", record)
-    return Exported(files.folder / f"{name}.json", samples, len(lines))
+    return Exported(files.folder / f"{name}.json", samples, len(rows))
 
 
 def _results(folder: Path) -> Results:
@@ -92,52 +99,26 @@ def _results(folder: Path) -> Results:
     if not values:
         raise LogError(f"{folder}: is no run folder, it has no config.json")
     config = RunConfig.checked({name: values[name] for name in RunConfig.model_fields if name in values})
-    return summary.read_results(run, config)
+    return read_results(run, config)
 
 
 def _rules(results: Results, asked: Sequence[str]) -> list[str]:
-    scored = results.metrics["rules"]
-    unknown = [rule for rule in asked if rule not in scored]
-    if unknown:
+    scored = results.metrics.rules
+    if unknown := [rule for rule in asked if rule not in scored]:
         raise LogError(f"rules: the run is not scored under {unknown[0]!r}; it has {', '.join(scored)}")
-    chosen = list(dict.fromkeys(asked or (results.headline_rule, *DEFAULT_RULES)))
-    defined = [rule for rule in chosen if scored[rule]["accuracy"] is not None]
-    if not defined:
-        raise LogError(f"{results.run.folder.name}: no sample of the run was scored, there is nothing to export")
-    return defined
-
-
-def _name(results: Results, identity: str, rules: list[str]) -> str:
-    """A UUID of what is exported, so that the same run has the same name."""
-    digest = hashlib.sha256(repr((results.run.folder.name, identity, rules)).encode())
-    for name in ("samples.jsonl", "scores.jsonl"):
-        digest.update((results.run.folder / name).read_bytes())
-    return str(uuid.UUID(bytes=digest.digest()[:16], version=4))
+    chosen = dict.fromkeys(asked or (results.headline_rule, *DEFAULT_RULES))
+    if defined := [rule for rule in chosen if scored[rule].accuracy is not None]:
+        return defined
+    raise LogError(f"{results.run.folder.name}: no sample of the run was scored, there is nothing to export")
 
 
 def _record(results: Results, collection: str, identity: str) -> dict[str, Any]:
     """What is said of the run as a whole. A model of a folder or file here is named by its identity alone."""
-    now, when = str(int(time.time())), _sampled_at(results)
-    _, made, inputs = made_by(results.config, results.inputs)
-    local = made.sampler in ("transformers", "vllm", "ray")
-    engine = made.ray_engine if made.sampler == "ray" else made.sampler
-    path_like = (
-        re.match(r"[/~.\\]|package:|\w:\\|.*\.gguf$", results.config.model) or Path(results.config.model).exists()
-    )
-    model = {
-        "name": identity if path_like else results.config.model,
-        "id": identity,
-        "developer": identity.partition("/")[0],
-        "additional_details": {
-            "deployment_type": "self_deployed" if local else "unknown",
-            "model_availability": "unknown",
-            **({"workers": "ray"} if made.sampler == "ray" else {}),
-        },
-    }
-    return {
+    config, now = results.config, str(int(time.time()))
+    made, inputs = made_by(config, results.inputs)[1:]
+    record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": f"{collection}/{identity.replace('/', '_')}/{now}",
-        **({"evaluation_timestamp": when} if when else {}),
         "retrieved_timestamp": now,
         "source_metadata": {"source_name": "gsm8k_nb run folder", "source_type": "evaluation_run"},
         "eval_library": {
@@ -145,60 +126,47 @@ def _record(results: Results, collection: str, identity: str) -> dict[str, Any]:
             "version": __version__,
             "additional_details": _texts({"completions_from": inputs.log}),
         },
-        "model_info": model | ({"inference_engine": {"name": engine}} if local else {}),
+        "model_info": {
+            "name": identity if _LOCAL.match(config.model) or Path(config.model).exists() else config.model,
+            "id": identity,
+            "developer": identity.partition("/")[0],
+            "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
+        },
     }
-
-
-def _sampled_at(results: Results) -> str | None:
-    """When the texts were made: by the log they were imported from, or by the run's own sessions; a replay's is not."""
-    label, made, inputs = made_by(results.config, results.inputs)
-    if inputs.log:
-        return inputs.log.get("time")
-    if results.config.sampler == "replay":
-        return None
-    times = [
-        session["ended"] or session["started"] for session in results.run.read_json("manifest.json").get("sessions", [])
-    ]
-    return times[-1] if times else None
+    if made.sampler in ("transformers", "vllm", "ray"):
+        workers = {"workers": "ray"} if made.sampler == "ray" else {}
+        record["model_info"]["inference_engine"] = {"name": made.ray_engine if workers else made.sampler}
+        record["model_info"]["additional_details"] |= {"deployment_type": "self_deployed"} | workers
+    # When the texts were made: a log says so itself, a run's sessions do, of a replayed run it is not known.
+    sessions = [] if config.sampler == "replay" else results.run.read_json("manifest.json").get("sessions") or []
+    when = inputs.log.get("time") if inputs.log else sessions and (sessions[-1]["ended"] or sessions[-1]["started"])
+    return record | ({"evaluation_timestamp": when} if when else {})
 
 
 def _result(results: Results, rule: str, collection: str) -> dict[str, Any]:
-    score, health = results.metrics["rules"][rule], results.metrics["health"]
-    details = {
-        "headline": results.headline if rule == results.headline_rule else None,
-        **{name: score[name] for name in ("correct", "no_answer")},
-        "scored": score["n"],
-        **{name: health[name] for name in ("requested", "failed")},
-    }
+    score, health = results.metrics.rules[rule], results.metrics.health
+    counts = {"correct": score.correct, "scored": score.n, "no_answer": score.no_answer}
+    asked = {"requested": health.requested, "failed": health.failed}
+    headline = results.headline if rule == results.headline_rule else None
+    interval = {"lower": score.ci_low, "upper": score.ci_high, "method": score.interval}
+    resamples = {"num_bootstrap_samples": results.config.n_resamples} if score.interval in _RESAMPLED else {}
     return {
         "evaluation_result_id": rule,
         "evaluation_name": f"{collection}/{rule}",
         "source_data": _source_data(results),
-        "metric_config": {
+        "metric_config": _METRIC
+        | {
             "evaluation_description": f"share of samples right; answer read by {RULES[rule].description}",
-            "metric_id": "exact_match",
-            "metric_name": "exact match",
-            "metric_kind": "accuracy",
-            "metric_unit": "proportion",
-            "lower_is_better": False,
-            "score_type": "continuous",
-            "min_score": 0.0,
-            "max_score": 1.0,
             "additional_details": {"rule": rule, "rule_source": RULES[rule].source},
         },
         "score_details": {
-            "score": score["accuracy"],
-            "details": _texts(details),
+            "score": score.accuracy,
+            "details": _texts({"headline": headline} | counts | asked),
             "uncertainty": {
-                "standard_error": {"value": score["standard_error"], "method": "analytic, clustered by problem"},
-                "confidence_interval": {
-                    "lower": score["ci_low"],
-                    "upper": score["ci_high"],
-                    "confidence_level": results.config.confidence,
-                    "method": score["interval"],
-                },
-                "num_samples": score["n"],
-                **({"num_bootstrap_samples": results.config.n_resamples} if score["interval"] in _RESAMPLED else {}),
+                "standard_error": {"value": score.standard_error, "method": "analytic, clustered by problem"},
+                "confidence_interval": interval | {"confidence_level": results.config.confidence},
+                "num_samples": score.n,
+                **resamples,
             },
         },
         "generation_config": _generation(results),
@@ -206,25 +174,25 @@ def _result(results: Results, rule: str, collection: str) -> dict[str, Any]:
 
 
 def _source_data(results: Results) -> dict[str, Any]:
-    dataset = results.metrics["dataset"]
-    known = {name: dataset[name] for name in ("config", "sha256", "revision")}
-    source = dataset["source"] if dataset["revision"] else Path(dataset["source"]).name
-    details = {"additional_details": _texts(known | {"source": source})}
-    if dataset["name"] != "gsm8k":
-        return {"dataset_name": dataset["name"], "source_type": "other"} | details
+    dataset = results.metrics.dataset
+    source = dataset.source if dataset.revision else Path(dataset.source).name
+    known = {"config": dataset.config, "sha256": dataset.sha256, "revision": dataset.revision, "source": source}
+    details = {"additional_details": _texts(known)}
+    if dataset.name != "gsm8k":
+        return {"dataset_name": dataset.name, "source_type": "other"} | details
     return {
         "dataset_name": "GSM8K",
         "source_type": "hf_dataset",
         "hf_repo": HUB_ID,
-        "hf_split": dataset["split"],
-        "samples_number": dataset["n_problems"],
+        "hf_split": dataset.split,
+        "samples_number": dataset.n_problems,
         "sample_ids": [problem.id for problem in results.problems],
     } | details
 
 
 def _generation(results: Results) -> dict[str, Any]:
     """What the protocol says of the sampling; the schema has four fields for it, the rest goes to the details."""
-    protocol = dict(results.metrics["protocol"])
+    protocol = results.metrics.protocol.model_dump()
     fields = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_new_tokens": "max_tokens"}
     known = {theirs: protocol.pop(ours) for ours, theirs in fields.items()}
     return {
