@@ -17,6 +17,7 @@ a longer sum, is left alone. A wrong reading of the problem cannot be seen: most
 each label was right when checked by hand is in ``PRECISION`` and docs/answers.md.
 """
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -113,9 +114,15 @@ _FRACTION = re.compile(rf"(?:{_NUMBER})/(?:{_NUMBER})")  # written without space
 def calculations(text: str) -> Iterator[Calculation]:
     """Every calculation that can be read in a text, line by line: those in prose, then the annotations of that line."""
     for line in text.splitlines():
-        yield from _prose(re.sub(r"<<[^<>]*>>", " ", line))
-        for expression, stated in ANNOTATION.findall(line):
-            yield from _compare(expression.strip(), stated.strip())
+        yield from _of_line(line)
+
+
+@functools.lru_cache(maxsize=2**12)  # every sample of a problem is compared with the same solution
+def _of_line(line: str) -> tuple[Calculation, ...]:
+    found = list(_prose(re.sub(r"<<[^<>]*>>", " ", line)))
+    for expression, stated in ANNOTATION.findall(line):
+        found += _compare(expression.strip(), stated.strip())
+    return tuple(found)
 
 
 def _prose(line: str) -> Iterator[Calculation]:

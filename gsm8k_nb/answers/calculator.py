@@ -9,6 +9,7 @@ Text that a model wrote is never passed to ``eval``: the expression is parsed to
 """
 
 import ast
+import functools
 import operator
 import re
 from fractions import Fraction
@@ -20,6 +21,7 @@ _OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.
 _SPELLINGS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "$": None, ",": None, " ": None})
 
 
+@functools.lru_cache(maxsize=2**14)  # the samples of one problem repeat its numbers
 def evaluate(expression: str) -> Fraction | None:
     """The exact value of an arithmetic expression, or None where it is not one (or divides by zero).
 
