@@ -78,7 +78,7 @@ def latex_tabular(table: pd.DataFrame, align: str | None = None, strong: np.ndar
 
     ``align`` has a letter a column. A first column of long names is broken over lines where it is given.
     """
-    cells = _escaped(table, _latex_cell)
+    cells = _escaped(table, lambda cell: latex(str(cell)))
     styled = cells.style.hide(axis="index")
     if align and table.iloc[:, 0].astype(str).str.len().max() > LONG:
         align = r"p{0.28\linewidth}" + align[1:]
@@ -88,22 +88,20 @@ def latex_tabular(table: pd.DataFrame, align: str | None = None, strong: np.ndar
     return styled.to_latex(hrules=True, column_format=align)
 
 
-def _latex_cell(value: Any) -> str:
-    text = latex(" ".join(str(value).split()))
-    return f"{{}}{text}" if text[:1] in ("[", "*") else text  # which the end of the row before would take for its own
-
-
 def latex(text: str) -> str:
-    """Text for LaTeX: special characters escaped, long words allowed to break, other scripts by code point."""
-    broken = re.sub(r"(?<=\w)(_|[/.](?=[A-Za-z]))(?=\w)", rf"\1{_BREAK}", visible(text))
+    """A line of text for LaTeX: special characters escaped, long words may break, other scripts by code point."""
+    broken = re.sub(r"(?<=\w)(_|[/.](?=[A-Za-z]))(?=\w)", rf"\1{_BREAK}", " ".join(visible(text).split()))
     broken = re.sub(r"[A-Za-z0-9]{12}(?=[A-Za-z0-9]{6})", rf"\g<0>{_BREAK}", broken)
-    return "".join(_LATEX.get(one) or (one if _typesets(one) else f"[U+{ord(one):04X}]") for one in broken)
+    escaped = "".join(_LATEX.get(one) or (one if _typesets(one) else f"[U+{ord(one):04X}]") for one in broken)
+    return (
+        f"{{}}{escaped}" if escaped[:1] in ("[", "*") else escaped
+    )  # the end of a table's row would take it for its own
 
 
 def _typesets(character: str) -> bool:
     """Whether any LaTeX sets this character, whatever the fonts: ASCII and letters with a plain accent."""
     if character.isascii():
-        return character.isprintable() or character == "\n"
+        return character.isprintable()
     accented = unicodedata.decomposition(character)[:1] not in ("", "<")
     return accented and ord(character) < 0x180 and "OGONEK" not in unicodedata.name(character, "OGONEK")
 
