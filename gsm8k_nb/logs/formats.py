@@ -36,7 +36,7 @@ class Format:
     container: str = ""
     prepare: str = ""
     facts: str = ""
-    rules: str = ""
+    rules: str | Mapping[str, str] = ""
     order: str = ""
     row_name: str = ""
     one_run: Sequence[str] = ()
@@ -89,7 +89,7 @@ def read(form: Format, source: Source) -> Log:
         packages={name: str(version) for name, version in packages.items()},
         n_problems=_count(_about(source, form.n_problems)),
         stated=_stated(form, source),
-        rules=_function(form.rules)(source) if form.rules else {},
+        rules=_function(form.rules)(source) if form.rules and isinstance(form.rules, str) else dict(form.rules or {}),
     )
 
 

@@ -4,7 +4,6 @@ import ast
 import re
 from typing import Any
 
-from gsm8k_nb.answers import RULES
 from gsm8k_nb.logs.files import Row, Source, pick
 from gsm8k_nb.logs.log import LogError
 
@@ -41,7 +40,7 @@ def inspect_rules(source: Source) -> dict[str, str]:
     rule = "inspect" if new else "inspect_endswith"
     scorers = pick(source.document, "eval.scorers|results.scores") or []
     names = [scorer["name"] for scorer in scorers if pick(scorer, "options.numeric|params.numeric") is True]
-    return {name: rule for name in names if name.rpartition("/")[2] == "match" and rule in RULES}
+    return {name: rule for name in names if name.rpartition("/")[2] == "match"}
 
 
 def with_statistics(source: Source) -> list[Row]:
@@ -56,7 +55,3 @@ def with_statistics(source: Source) -> list[Row]:
         key = (pick(row, "instance.id"), row.get("train_trial_index", 0))
         row["verdicts"] = {} if pick(row, "instance.perturbation") else {_HELM_SCORER: scores.get(key)}
     return source.rows
-
-
-def helm_rules(_: Source) -> dict[str, str]:
-    return {_HELM_SCORER: "helm"}

@@ -450,6 +450,7 @@ def test_each_tools_file_comes_in_right(bring, rows, form):
     judged = form not in ("opencompass, turns", "opencompass, text", "opencompass, lines", "llmuses")
     judged &= form not in ("evalscope 1", "evalscope 1, reasoning")
     assert [(found.alike, found.of) for found in done.agreement.values()] == [(3 * several, 3 * several)] * judged
+    assert form != "verl" or done.agreement == {"score": Agreement("verl_strict", 3, 3)}
 
 
 def test_evalscope_states_its_model_tokens_and_time(bring, rows):
@@ -508,6 +509,20 @@ def test_inspects_own_time_packages_and_source_are_kept_and_never_ours(bring, ro
     assert (log["model"], log["source"]) == ("a/b", "x.json")
     assert manifest["environment"] == {} and manifest["sessions"] == []  # this machine sampled nothing
     assert done.agreement == {"match": Agreement("inspect", 2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("version", "rule", "alike"),
+    [
+        ("0.3.180", "inspect_endswith", 1),
+        ("0.3.220", "inspect_endswith", 1),
+        ("0.3.221", "inspect", 0),
+        ("1.0.0", "inspect", 0),
+    ],
+)
+def test_inspects_rule_is_that_of_its_version(bring, rows, version, rule, alike):
+    done = bring(rows(inspect_log(version, [f"ANSWER: 1{GOLD[0]}"]), "x.json"))  # 118 for 18: right until 0.3.220
+    assert done.agreement == {"match": Agreement(rule, alike, 1)}
 
 
 # Containers
