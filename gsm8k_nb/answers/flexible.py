@@ -78,6 +78,7 @@ _REMARK = re.compile(
     r"|in the (?:form|format)|as follows|the following|rounded|written)\b",
     re.IGNORECASE,
 )
+_NAMED_ONLY = re.compile(r"\b(?:in|within|inside|using?|with) ?\W{0,3}\Z")
 _BLANK = re.compile(r"\W{0,4}(?:__+(?![0-9])|\[[^\]0-9]{0,30}\])")
 _CLAUSE_END = re.compile(
     r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\s(?:because|since|as|where|so|and|which|after|if|when)\b|\n",
@@ -121,35 +122,36 @@ def flexible(text: str, cut: bool = False) -> Decimal | None:
 def _stated(text: str) -> Reading:
     """Step 2: the last statement that holds."""
     lower = text.lower()  # of the same length: normalising leaves no letter whose lower case is longer
-    found = []
+    found: list[re.Match[str]] = []
     for hint, pattern in _KINDS:
         if hint in lower:
-            source = text if pattern in (_A_LABEL, _FINAL_ANSWER) else lower
-            matches = list(pattern.finditer(source))[-MAX_CANDIDATES:]
-            found += [(m.start(), m.end(), pattern, m) for m in matches]
-    found.sort(key=lambda one: one[:2])
+            found += list(pattern.finditer(text if pattern in (_A_LABEL, _FINAL_ANSWER) else lower))[-MAX_CANDIDATES:]
+    found.sort(key=lambda match: match.span())
     anything = retracted = False
     limit = len(text)
     for index in range(len(found) - 1, -1, -1):
-        start, end, pattern, match = found[index]
-        if pattern is _MARKER:
-            reading = _behind_marker(text, end, limit)
-        elif pattern is _BOX:
-            behind_phrase = index > 0 and _WORD.search(text, found[index - 1][1], start) is None
-            reading = _in_box(text, start, end, behind_phrase)
-        elif pattern is _TAG:
-            close = text.find("</", end, limit)
-            reading = _section(text, end, limit if close < 0 else close)
-        elif lower[max(0, start - 24) : start].rpartition("<")[2][:1] == "/":
-            reading = ABSENT  # a closing tag: </final_answer>
-        else:
-            reading = _behind_phrase(text, match, pattern, limit)
+        reading = _statement(text, found[index], limit, found[index - 1].end() if index else 0)
         if reading[0]:
             return (True, None) if retracted else reading
         anything = anything or reading is WORDS
         retracted = retracted or reading is RETRACTED
-        limit = start
+        limit = found[index].start()
     return (anything, None)
+
+
+def _statement(text: str, match: re.Match[str], limit: int, before: int) -> Reading:
+    """What one statement says; the one before it ends at ``before``, the next begins at ``limit``."""
+    start, end = match.span()
+    if match.re is _MARKER:
+        return _behind_marker(text, end, limit)
+    if match.re is _BOX:
+        return _in_box(text, start, end, before > 0 and _WORD.search(text, before, start) is None)
+    if match.re is _TAG:
+        close = text.find("</", end, limit)
+        return _section(text, end, limit if close < 0 else close)
+    if text[max(0, start - 24) : start].rpartition("<")[2][:1] == "/":
+        return ABSENT  # a closing tag: </final_answer>
+    return _behind_phrase(text, match, limit)
 
 
 def _behind_marker(text: str, start: int, limit: int) -> Reading:
@@ -176,53 +178,48 @@ def _in_box(text: str, start: int, end: int, behind_phrase: bool) -> Reading:
     if close is None and not (behind_phrase and len(content) < WINDOW):
         return RETRACTED
     if not _WORD.search(content):
-        return (
-            ABSENT
-            if re.search(r"\b(?:in|within|inside|using?|with) ?\W{0,3}\Z", text[max(0, start - 12) : start])
-            else RETRACTED
-        )
+        return ABSENT if _NAMED_ONLY.search(text[max(0, start - 12) : start]) else RETRACTED
     if _NO_NUMBER.match(content.lstrip("\\( ")):
         return True, None
     return _value(text, end, end + len(content))
 
 
-def _behind_phrase(text: str, match: re.Match[str], pattern: re.Pattern[str], limit: int) -> Reading:
+def _behind_phrase(text: str, match: re.Match[str], limit: int) -> Reading:
     """Kind d."""
     start = match.end()
-    is_label = pattern in (_HEADING, _FINAL_ANSWER, _A_LABEL) or match.groupdict().get("label") is not None
     lead = _LEAD.match(text, start, limit).end()  # type: ignore[union-attr]
     stop = min(limit, _line_end(text, lead))
     if _NO_NUMBER.match(text, lead, stop):
         return True, None
     if _REMARK.match(text, lead, stop) or _BLANK.match(text, start, limit):
         return ABSENT
-    before = text[max(0, match.start() - 8) : match.start()].lower()
-    alone = "\n" in text[start:lead]
-    is_label = is_label or (alone and text.startswith(":", start))
-    first = _WORD.search(text)
-    opens = first is not None and match.start() - first.start() <= len("The ")
-    named = "final" in before or before.endswith(('"', "'", "<")) or (pattern is _HEADING and match[1] is not None)
-    number = NUMBER.search(text, lead, stop)
-    bare = (
-        number is not None
-        and number.start() == lead
-        and _BARE_END.match(text, number.end(), limit)
-        and not (alone and (_BULLET.search(text, max(0, lead - 3), lead) or _step_number(text, lead) is not None))
+    is_label = (
+        match.re in (_HEADING, _FINAL_ANSWER, _A_LABEL)
+        or match.groupdict().get("label") is not None
+        or ("\n" in text[start:lead] and text.startswith(":", start))
     )
-    if is_label and not bare and (alone or opens and not named):
-        return _section(text, start, limit)
-    sentence = _SENTENCE_END.search(text, lead, limit)
-    if (
-        is_label
-        and not (bare or named)
-        and sentence
-        and sentence[0] != "\n"
-        and _DIGIT.search(text, sentence.end(), stop)
-    ):
+    number = NUMBER.search(text, lead, stop)
+    if is_label and _is_title(text, match, lead, stop, limit, number):
         return _section(text, start, limit)
     if number is None:
         return WORDS if _WORD.search(text, lead, stop) and not _DIGIT.search(text, stop) else ABSENT
     return _value(text, start, stop, is_label)
+
+
+def _is_title(text: str, match: re.Match[str], lead: int, stop: int, limit: int, number: re.Match[str] | None) -> bool:
+    """Whether a label heads what follows: not a number (and its unit) alone, but a list or several sentences."""
+    alone = "\n" in text[match.end() : lead]
+    is_entry = alone and (_BULLET.search(text, max(0, lead - 3), lead) or _step_number(text, lead) is not None)
+    if number and number.start() == lead and _BARE_END.match(text, number.end(), limit) and not is_entry:
+        return False
+    first = _WORD.search(text)
+    opens = first is not None and match.start() - first.start() <= len("The ")
+    before = text[max(0, match.start() - 8) : match.start()].lower()
+    if "final" in before or before.endswith(('"', "'", "<")) or (match.re is _HEADING and match[1] is not None):
+        return alone
+    sentence = _SENTENCE_END.search(text, lead, limit)
+    goes_on = sentence is not None and sentence[0] != "\n" and _DIGIT.search(text, sentence.end(), stop) is not None
+    return alone or opens or goes_on
 
 
 def _section(text: str, start: int, stop: int) -> Reading:
