@@ -210,8 +210,8 @@ def _why_left_out(name: str, systems: Sequence[System], own: list[dict[str, int]
     lacking = [system.name for system, rows in zip(systems, own, strict=True) if name not in rows]
     if lacking:
         return f"not in {' and '.join(lacking)}"
-    found = [(system, rows[name]) for system, rows in zip(systems, own, strict=True)]
-    if len({(system.problems[row].question, system.problems[row].answer) for system, row in found}) > 1:
+    held = [(system, rows[name]) for system, rows in zip(systems, own, strict=True)]
+    if len({(system.problems[row].question, system.problems[row].answer) for system, row in held}) > 1:
         return "another question or gold answer under the same id"
-    unscored = [system.name for system, row in found if np.isnan(system.verdicts[row]).any()]
+    unscored = [system.name for system, row in held if np.isnan(system.verdicts[row]).any()]
     return f"a failed request in {' and '.join(unscored)}" if unscored else None

@@ -155,7 +155,7 @@ def test_runs_without_a_common_problem_are_refused(tmp_path):
     ],
     ids=["samples", "rule", "tokens", "prompt", "data", "chat"],
 )
-def test_unlike_runs_are_refused_and_the_field_is_named(tmp_path, options, rows, said):  # traps.md 2.24, 2.5, 2.3
+def test_unlike_runs_are_refused_and_the_field_is_named(tmp_path, options, rows, said):
     a = run_of(tmp_path / "a", "A", [1, 0, 1, 0], inputs={} if "inputs" in options else None)
     b = run_of(tmp_path / "b", "B", rows, **options)
     with pytest.raises(ComparisonError) as error:
@@ -279,7 +279,7 @@ def test_a_label_names_a_system(tmp_path):
 
 
 def test_parameters_are_checked():
-    assert CompareConfig.checked({"runs": ["a", "b"]}).runs == "a\nb\n"  # a YAML list: traps.md 4.12
+    assert CompareConfig.checked({"runs": ["a", "b"]}).runs == "a\nb\n"  # a YAML list
     for values, said in [
         ({"allow_unlik": True}, "did you mean 'allow_unlike'"),
         ({"allow_unlike": "perhaps"}, "must be true or false"),
@@ -375,7 +375,8 @@ def test_one_sample_against_many_is_no_finding_by_chance(tmp_path):
     assert better <= 2
 
 
-def test_model_text_is_text_side_by_side(tmp_path):  # traps.md 4.27, 4.28
+def test_model_text_is_text_side_by_side(tmp_path):
+    """Markup and mathematics of a completion are shown, never run."""
     a, b = run_of(tmp_path, "A<b>", [1, 0, 0, 1]), run_of(tmp_path, "B", [0, 0, 1, 1], wrong=HOSTILE)
     html = comparing.show_solved_by_one(comparison_of(a, b)).data
     assert "<script" not in html and "<img" not in html and "<b>:" not in html and "$" not in html
@@ -498,5 +499,5 @@ def test_compare_runs_through_papermill(tmp_path):
     assert "B is better than A" in (out / "conclusions.md").read_text()
     outputs = json.dumps([cell.get("outputs") for cell in json.loads((tmp_path / "out.ipynb").read_text())["cells"]])
     assert "<script" not in outputs and "UNLIKE" not in outputs
-    done = papermill("compare", tmp_path / "out.ipynb", "-r", "run", a)  # traps.md 4.15
+    done = papermill("compare", tmp_path / "out.ipynb", "-r", "run", a)  # which papermill itself only warns of
     assert done.returncode != 0 and "unknown parameter 'run': did you mean 'runs'?" in done.stderr
