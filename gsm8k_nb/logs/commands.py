@@ -42,9 +42,9 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _import(options: argparse.Namespace) -> None:
-    given = {name: value for name, value in vars(options).items() if name not in ("files", "run", "command", *COLUMNS)}
+    parameters = {name: value for name, value in vars(options).items() if name not in ("files", "run", *COLUMNS)}
     for file in options.files:
-        done = import_log(file, columns={name: getattr(options, name) for name in COLUMNS}, **given)
+        done = import_log(file, columns={name: getattr(options, name) for name in COLUMNS}, **parameters)
         print("\n".join(report(done)))
 
 
@@ -96,7 +96,7 @@ def _replay(done: Imported) -> list[str]:
 
 
 def _export(options: argparse.Namespace) -> None:
-    given = {name: value for name, value in vars(options).items() if name not in ("folders", "run", "command")}
+    parameters = {name: value for name, value in vars(options).items() if name not in ("folders", "run")}
     for folder in options.folders:
-        done = export_run(folder, **given)
+        done = export_run(folder, **parameters)
         print(f"{done.results}\n{done.samples} ({done.rows} rows)")

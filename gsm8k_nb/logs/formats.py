@@ -135,28 +135,23 @@ def _entries(form: Format, row: Row, number: int, name: str) -> list[Entry]:
         texts = texts_of(value) or [None]
     except TypeError as fault:
         raise LogError(f"{name}, {place}: {form.completion!r} holds {fault}, not a text{_hint(value, form)}") from None
-    measures, scores = _measures(form, row, len(texts)), _scores(form, row, len(texts))
-    entries = []
-    for which, text in enumerate(texts):
-        here = place if len(texts) == 1 else f"{place}, text {which}"
-        if text is None:
-            entries.append(Entry(text=None, place=here, error=f"no text in {form.completion!r}", **common))
-        else:
-            votes = pick(row, form.votes) or {} if which == 0 else {}
-            entries.append(
-                Entry(text=text, place=here, verdicts=scores[which], votes=votes, **measures[which], **common)
-            )
-    return entries
-
-
-def _measures(form: Format, row: Row, n: int) -> list[dict[str, Any]]:
-    """How each of ``n`` texts ended, and what it took."""
-    reasons, tokens = _each(pick(row, form.finish_reason), n), _each(pick(row, form.completion_tokens), n)
-    prompt, seconds = _count(pick(row, form.prompt_tokens)), pick(row, form.seconds)
-    common = {"prompt_tokens": prompt, "seconds": float(seconds) if isinstance(seconds, int | float) else None}
+    n, votes, seconds = len(texts), pick(row, form.votes) or {}, pick(row, form.seconds)
+    scores, reasons = _scores(form, row, n), _each(pick(row, form.finish_reason), n)
+    tokens, prompt = _each(pick(row, form.completion_tokens), n), _count(pick(row, form.prompt_tokens))
     return [
-        {"finish_reason": finish_reason(reason), "completion_tokens": _count(token)} | common
-        for reason, token in zip(reasons, tokens, strict=True)
+        Entry(
+            text=text,
+            place=place if n == 1 else f"{place}, text {which}",
+            error=f"no text in {form.completion!r}" if text is None else None,
+            finish_reason=finish_reason(reasons[which]),
+            prompt_tokens=prompt,
+            completion_tokens=_count(tokens[which]),
+            seconds=float(seconds) if isinstance(seconds, int | float) else None,
+            verdicts={} if text is None else scores[which],
+            votes=votes if which == 0 else {},
+            **common,
+        )
+        for which, text in enumerate(texts)
     ]
 
 

@@ -107,14 +107,14 @@ def import_log(
     golds = _checked_golds(file.name, log, source, aligned, problems)
     n_samples = max(len(entries) for entries in aligned.entries.values())
     whole_top = problems == source.problems[: len(problems)]
-    found = {
+    stated = {
         "model": model or log.model,
         "protocol_label": _label(file.name, log, n_samples, protocol_label, model),
         "limit": len(problems) if whole_top and len(problems) < len(source.problems) else None,
         "n_samples": n_samples,
         **{name: log.stated[name] for name in _IN_CONFIG if name in log.stated},
     }
-    config = RunConfig.checked(parameters | replayed | found)
+    config = RunConfig.checked(parameters | replayed | stated)
     run = _write(file, log, config, source, _samples(problems, aligned, n_samples), problems)
     scores = summary.score_run(run, config, problems)
     verdicts = list(_verdicts(log, problems, aligned, scores))

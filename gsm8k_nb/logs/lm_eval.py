@@ -40,13 +40,14 @@ def by_problem(source: Source) -> list[Row]:
 
 def _complete(results: Row) -> None:
     """Names for what stands in the results file under the task's name, or as a text of several things."""
-    configs = results.get("configs") or {}
-    if results.get("task") not in configs and len(configs) == 1:
-        results["task"] = next(iter(configs))
+    configs, torch = (
+        results.get("configs") or {},
+        re.search(r"PyTorch version: (\S+)", str(results.get("pretty_env_info"))),
+    )
+    results["task"] = next(iter(configs)) if len(configs) == 1 else results.get("task")
+    results["n_problems"] = pick(results, f"n-samples.{results['task']}.effective")
     if isinstance(results.get("date"), int | float):
         results["time"] = datetime.fromtimestamp(results["date"], UTC).isoformat(timespec="seconds")
-    results["n_problems"] = pick(results, f"n-samples.{results.get('task')}.effective")
-    torch = re.search(r"PyTorch version: (\S+)", str(results.get("pretty_env_info")))
     packages = {"transformers": results.get("transformers_version"), "torch": torch[1] if torch else None}
     results["packages"] = {name: version for name, version in packages.items() if version}
 

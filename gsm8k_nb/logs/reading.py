@@ -9,6 +9,7 @@ from typing import Any
 from gsm8k_nb.logs.files import ABSENT, Row, Source, open_rows, pick
 from gsm8k_nb.logs.formats import Format, known_formats, read
 from gsm8k_nb.logs.log import KNOWN, Log, LogError
+from gsm8k_nb.texts import one_line
 
 COLUMNS = ("question", "completion", "finish_reason", "error", "index", "gold", "verdict")  # that a person may name
 _NAME = re.compile(r"(?:samples|details)_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)\.(?:jsonl|parquet)(?:\.gz)?")
@@ -38,7 +39,10 @@ def read_log(
     if form is None:
         return _released(source, column, systems)
     source.results = _results(form, file, results)
-    return read(form, source)
+    try:
+        return read(form, source)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise LogError(f"{file.name}: is no whole log of {form.tool} ({one_line(repr(error), 100)})") from error
 
 
 def _results(form: Format, file: Path, named: str | None) -> Row:
@@ -54,7 +58,7 @@ def _results(form: Format, file: Path, named: str | None) -> Row:
         return {"task": task, "per_instance_stats": open_rows(statistics).rows if statistics.exists() else []}
     if not named and match and not place.exists():
         roots = [parent.parent / "results" for parent in file.resolve().parents if parent.name == "details"][:1]
-        place = next((found for root in roots for found in sorted(root.rglob(place.name))), place)
+        place = next((file for root in roots for file in sorted(root.rglob(place.name))), place)
     return parts | (open_rows(place).document if named or place.exists() else {})
 
 

@@ -595,6 +595,22 @@ def test_what_cannot_be_read_is_said_in_one_sentence(bring, rows, name, content,
     assert "\n" not in str(error.value) and len(str(error.value)) < 700
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"eval": {"task": "t", "packages": [1], "scorers": [None]}},
+        {"samples": [3]},
+        {"samples": {"a": 1}},
+        {"plan": [], "eval": {"task": "t", "scorers": 5}},
+    ],
+)
+def test_a_log_of_odd_parts_is_said(bring, rows, damage):
+    with pytest.raises(LogError, match="odd.json"):
+        bring(rows(inspect_log("0.3.250", ["1", "2"]) | damage, "odd.json"))
+    with pytest.raises(LogError, match="no whole log of lm-eval"):
+        bring(rows([lm_eval_row(0, ["1"], 1.0) | {"resps": {"a": 1}}], "odd.jsonl"), **STATED)
+
+
 def test_a_bad_eval_is_said(bring, rows, tmp_path):
     whole = tmp_path / "deep.eval"
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
