@@ -24,7 +24,7 @@ from gsm8k_nb.mistakes import ErrorReport
 from gsm8k_nb.protocol import Facts, Protocol, headline_rule, made_by, protocol_of
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.runs import Inputs, Run
-from gsm8k_nb.scoring import StaleScores, basis_of, frame, score_run, stored_scores, wanted_samples
+from gsm8k_nb.scoring import StaleScores, basis_of, frame, score_all, score_run, stored_scores, wanted_samples
 from gsm8k_nb.texts import degenerate
 
 WARN_ABOVE = 0.01  # a share of truncated, empty, unread or failed completions above this is a fault of the run
@@ -138,11 +138,13 @@ def read_results(run: Run, config: RunConfig) -> Results:
     problems = run.read_records("problems.jsonl", Problem)
     samples = wanted_samples(run, config, problems)
     inputs, basis = run.inputs(), basis_of(run, config, problems, samples)
-    table = frame(problems, samples, stored_scores(run, basis), run.folder.name)
+    made = run.read_json("manifest.json")  # lacking where nothing was sampled, as in a dry run: no verdict to look up
+    scores = stored_scores(run, basis) if made else score_all(problems, samples, basis["rules"])
+    table = frame(problems, samples, scores, run.folder.name)
     reports = error_reports(problems, table[table["rule"] == headline_rule(config, inputs)])
     values = compute_metrics(config, inputs, problems, table, reports)
-    scored = run.read_json("manifest.json").get("scored", {})
-    return Results(run, config, inputs, problems, table, values.model_copy(update={"made_from": scored}), reports)
+    values = values.model_copy(update={"made_from": made.get("scored", {})})
+    return Results(run, config, inputs, problems, table, values, reports)
 
 
 def compute_metrics(

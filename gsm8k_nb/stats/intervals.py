@@ -57,7 +57,7 @@ def accuracy_interval(
     else:
         means = resampled_means(values, n_resamples, np.random.default_rng(seed))
         low, high = percentile(means, len(values), confidence)
-    return Interval(estimate, low, high, standard_error(values), chosen, confidence)
+    return Interval(estimate, float(low), float(high), standard_error(values), chosen, confidence)
 
 
 def matrix(correct: ArrayLike, name: str) -> np.ndarray:
