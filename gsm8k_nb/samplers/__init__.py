@@ -34,6 +34,13 @@ class Request:
     sample_index: int
     prompt: Prompt
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.problem.id, self.sample_index
+
+    def failed(self, error: str) -> Sample:
+        return Sample(*self.key, None, error=error)
+
 
 class Sampler(Protocol):
     """What the sampling loop needs of an engine."""
@@ -56,7 +63,7 @@ class Sampler(Protocol):
 def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
     """The text before the first stop string, and whether there was one. What stands inside reasoning stops nothing.
 
-    The one rule of all engines, whether they ask it of a whole text or, while it is written, of what there is so far.
+    The one rule of all engines, asked of whole texts and of texts as they are written.
     """
     answer = without_reasoning(text) if stop else text
     start = text.rfind(answer)
@@ -66,20 +73,17 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
 
 def sample_seed(seed: int, request: Request) -> int:
     """The seed of one sample's random draw (63 bits), from the run's seed, the problem and the sample's index alone."""
-    name = f"{seed}/{request.problem.id}/{request.sample_index}".encode()
-    return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
+    name = "{}/{}/{}".format(seed, *request.key)
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1
 
 
 def open_sampler(config: RunConfig) -> Sampler:
-    """The engine that the parameters name, its model loaded. SamplerError says what to change where it cannot be.
-
-    Loading that takes long is told of: a large model, a GGUF file that is converted, a hub that does not answer.
-    """
+    """The engine that the parameters name, its model loaded; SamplerError where it cannot be. Long loading is told."""
     module, name = ENGINES[config.sampler][0].split(":")
-    told = threading.Timer(PATIENCE, print, [f"{config.model} is being loaded; the first time can take minutes."])
-    told.daemon = True
-    told.start()
+    notice = threading.Timer(PATIENCE, print, [f"{config.model} is being loaded; the first time can take minutes."])
+    notice.daemon = True
+    notice.start()
     try:
         return getattr(import_module(f"{__name__}.{module}"), name)(config)
     finally:
-        told.cancel()
+        notice.cancel()

@@ -2,6 +2,8 @@
 
 import hashlib
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
@@ -10,12 +12,13 @@ from typing import Any
 import torch
 import transformers
 from filelock import FileLock
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from gsm8k_nb import places
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.samplers import SamplerError
 from gsm8k_nb.samplers.fingerprint import local_model, sha256_of
+from gsm8k_nb.samplers.tokens import Tokens
 from gsm8k_nb.texts import one_line
 
 
@@ -26,15 +29,25 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     dtype = choose_dtype(config.dtype, device)
     source, revision = model_source(config.model, config.revision)
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
-    try:
+    with _explained(config.model, source):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
         model = loaded.to(device).eval()
-    except Exception as error:  # damaged files raise what their readers raise: SafetensorError, plain Exception, ...
-        raise SamplerError(loading_failed(config.model, source, error)) from error
     if tokenizer.eos_token_id is None and model.generation_config.eos_token_id is None:
         raise SamplerError(f"model: {config.model!r} names no end-of-text token, so its completions could not end")
     return model, tokenizer
+
+
+def load_tokens(model: str, source: str, revision: str | None) -> Tokens:
+    """The tokenizer alone, for an engine that loads the model itself."""
+    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
+    with _explained(model, source):
+        tokenizer, config = (kind.from_pretrained(source, **options) for kind in (AutoTokenizer, AutoConfig))
+        try:
+            generation = GenerationConfig.from_pretrained(source, revision=revision or "main")
+        except OSError:  # the model has no such file
+            generation = GenerationConfig.from_model_config(config)
+        return Tokens(tokenizer, config, generation)
 
 
 def choose_device(name: str) -> torch.device:
@@ -80,17 +93,6 @@ def model_source(model: str, revision: str | None) -> tuple[str, str | None]:
         raise SamplerError(f"model: {model[:200]!r} cannot be read: {one_line(error, 300)}") from error
 
 
-def _alike(model: str) -> str:
-    """What is in the folder that ``model`` names, where that is here and only its last part is wrong."""
-    folder = Path(model).expanduser().parent
-    try:
-        names = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".gguf")
-    except OSError:
-        return ""
-    near = get_close_matches(Path(model).name, names, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(repr(str(folder / name)) for name in near)}?" if near else ""
-
-
 def converted_gguf(file: Path) -> Path:
     """The folder of a GGUF file's model in transformers' own format, converted once (float32) and cached.
 
@@ -110,10 +112,9 @@ def converted_gguf(file: Path) -> Path:
             _convert_gguf(file, unfinished)
             if sha256_of(file) != digest:
                 raise SamplerError(f"model: {file} was written to while it was read; try again once it is whole")
-            unfinished.rename(folder)
+            return unfinished.rename(folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-    return folder
 
 
 def _convert_gguf(file: Path, folder: Path) -> None:
@@ -128,25 +129,41 @@ def _convert_gguf(file: Path, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
+@contextmanager
+def _explained(model: str, source: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # damaged files raise what their readers raise: SafetensorError, plain Exception, ...
+        raise SamplerError(loading_failed(model, source, error)) from error
+
+
 def loading_failed(model: str, source: str, error: Exception) -> str:
     """One sentence for a model that could not be loaded, with the next step in it."""
-    text = str(error).lower()
+    text, folder = str(error).lower(), Path(source)
     if "out of memory" in text or "not enough memory" in text or isinstance(error, MemoryError):
         step = "memory ran out: choose a smaller model, dtype: bfloat16, or a device with more memory"
     elif "gated" in text or "401" in text or "403" in text:
         step = "it needs a login: accept its licence on its page, then run 'hf auth login'"
-    elif Path(source).is_dir():
-        lacking = [name for name in ("config.json", "tokenizer_config.json") if not (Path(source) / name).exists()]
+    elif folder.is_dir():
+        lacking = [name for name in ("config.json", "tokenizer_config.json") if not (folder / name).exists()]
         lacks = f"that folder has no {' and no '.join(lacking)}: " if lacking else ""
         step = f"{lacks}it must hold a model and its tokenizer as save_pretrained writes them, or give its .gguf file"
-    elif not places.reachable():
-        step = (
-            f"there is no such folder{_alike(model)}, and the hub cannot be reached: give a local folder or .gguf "
-            f"file, or model: {RunConfig().model}"
-        )
     else:
-        step = (
-            f"there is no such folder{_alike(model)}; if it is a hub id, check the name (owner/name), the revision, "
-            "and that transformers knows its architecture"
-        )
+        step = f"there is no such folder{_alike(model)}"
+        if places.reachable():
+            step += "; if it is a hub id, check the name (owner/name), the revision, and that transformers knows it"
+        else:
+            default = RunConfig().model
+            step += f", and the hub cannot be reached: give a local folder or .gguf file, or model: {default}"
     return f"model: {model!r} could not be loaded; {step}. ({one_line(error, 300)})"
+
+
+def _alike(model: str) -> str:
+    """What is in the folder that ``model`` names, where that is here and only its last part is wrong."""
+    folder = Path(model).expanduser().parent
+    try:
+        names = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".gguf")
+    except OSError:
+        return ""
+    near = get_close_matches(Path(model).name, names, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(repr(str(folder / name)) for name in near)}?" if near else ""

@@ -5,34 +5,35 @@ One request as vLLM gets it, its prompt as our own token ids and every sampling 
     add_request("17", {"prompt_token_ids": [1, 9690, 198, ...]}, SamplingParams(temperature=0.7, seed=8123..., ...))
 
 vLLM mixes requests as it likes and keeps what prompts have in common (prefix caching), so all samples of a problem are
-requests of their own, each with its own seed. Texts are decoded and cut here, by the rules of sampler ``transformers``.
-A draw depends on seed, problem and sample; on a GPU its low bits, and so a text now and then, also on the batch.
+requests of their own, each with its own seed. A draw depends on seed, problem and sample; on a GPU its low bits, and so
+a text now and then, also on the batch.
 """
 
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any
 
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+import torch
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop, loading, sample_seed
-from gsm8k_nb.samplers import transformers as local
+from gsm8k_nb.samplers import Request, SamplerError, sample_seed
+from gsm8k_nb.samplers.loading import load_tokens, model_source
+from gsm8k_nb.samplers.tokens import timed
 from gsm8k_nb.texts import one_line
 
 PROMPT_ROOM = 8192  # tokens for a prompt: 32 exemplars are about 6,000. The model's whole context costs too much memory
 COLDEST = 0.01  # vLLM raises a lower temperature to this
 HAND_ON = 16  # samples go to the run folder in groups of so many
+MOST_REFUSED = 3  # requests, before any is taken
 # Unless the user has set them: no log in the notebook, and no report of use leaves this machine.
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"}
 
-
-Asked = tuple[Request, list[int], tuple[str, ...]]  # what vLLM works on: a request, its prompt, its stop strings
+Asked = tuple[Request, list[int], list[str]]  # what vLLM works on: a request, its prompt, its stop strings
 
 
 class VLLMSampler:
@@ -41,35 +42,32 @@ class VLLMSampler:
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.vllm, self.device = import_vllm(config)
-        source, revision = loading.model_source(config.model, config.revision)
+        source, revision = model_source(config.model, config.revision)
+        self.tokens = load_tokens(config.model, source, revision)
+        self.tokens.context = min(self.tokens.context or PROMPT_ROOM, PROMPT_ROOM + config.max_new_tokens)
         try:
-            self.tokenizer, self.eos_ids, context = _facts(source, revision)
-        except Exception as error:  # as in ``loading.load_model``
-            raise SamplerError(loading.loading_failed(config.model, source, error)) from error
-        try:
-            self.max_model_len = min(context, PROMPT_ROOM + config.max_new_tokens)
             self.engine = self.vllm.LLM(**self._engine_options(source, revision)).llm_engine
         except Exception as error:  # vLLM raises what its parts raise: OSError, ValueError, RuntimeError and their kin
             raise SamplerError(f"model: vllm could not load {config.model!r}: {one_line(error)}") from error
-        self.has_chat_template = bool(self.tokenizer.chat_template)
+        self.has_chat_template = self.tokens.has_template
         self.most = 2 * self.engine.vllm_config.scheduler_config.max_num_seqs
         self.running: dict[str, Asked] = {}
         self.asked = self.refused = 0
         self.stops_in_thought = False  # vLLM has ended a text at a stop string inside its reasoning
-        self.opening = ""  # the reasoning mark that the prompts end with, if they do
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
-        todo = self._encoded(requests)
+        todo = iter(requests)
         ended: list[Sample] = []
         started = time.perf_counter()
         try:
             while True:
-                for request, ids in islice(todo, max(self.most - len(self.running), 0)):
-                    ended += self._ask(request, ids, tuple(stop))
+                for request in islice(todo, max(self.most - len(self.running), 0)):
+                    sent = [] if self.stops_in_thought else list(stop)
+                    ended += self._ask(request, self.tokens.encode(request.prompt), sent)
                 for output in self._step():
-                    ended += self._finish(self.running.pop(output.request_id), output.outputs[0], tuple(stop))
+                    ended += self._finish(self.running.pop(output.request_id), output.outputs[0], stop)
                 if len(ended) >= HAND_ON or (ended and not self.running):
-                    yield local.timed(ended, started)
+                    yield timed(ended, started)
                     ended, started = [], time.perf_counter()
                 elif not self.running:
                     return
@@ -79,21 +77,20 @@ class VLLMSampler:
             self.running.clear()
 
     def describe(self) -> dict[str, Any]:
-        model, scheduler = self.engine.vllm_config.model_config, self.engine.vllm_config.scheduler_config
+        model = self.engine.vllm_config.model_config
         drawn = {"seed": self.config.seed} if self.config.temperature else {}
         return {
-            "engine": f"vllm {self.vllm.__version__}, torch {local.torch.__version__}",
+            "engine": f"vllm {self.vllm.__version__}, torch {torch.__version__}",
             "model_class": (model.hf_config.architectures or [None])[0],
             "model_commit": getattr(model.hf_config, "_commit_hash", None),
             "device": self.device,
             "tensor_parallel": self.config.tensor_parallel,
             "dtype": str(model.dtype).removeprefix("torch."),
             "quantization": model.quantization,
-            "max_model_len": self.max_model_len,
-            "batch_size": scheduler.max_num_seqs,
+            "max_model_len": self.tokens.context,
+            "batch_size": self.most // 2,
             "prefix_caching": True,
-            "eos_token_ids": self.eos_ids,
-            "chat_template_sha256": local.template_sha256(self.tokenizer),
+            **self.tokens.facts(),
             "sampling": {"method": "sampling" if self.config.temperature else "greedy"} | drawn | self._fields(),
         }
 
@@ -101,7 +98,7 @@ class VLLMSampler:
         parallel = self.config.tensor_parallel
         return {
             "model": source, "revision": revision, "trust_remote_code": False,
-            "dtype": self.config.dtype, "seed": self.config.seed, "max_model_len": self.max_model_len,
+            "dtype": self.config.dtype, "seed": self.config.seed, "max_model_len": self.tokens.context,
             "tensor_parallel_size": parallel,
             "distributed_executor_backend": "mp" if parallel > 1 else None,  # not Ray's, also inside a Ray worker
             "enable_prefix_caching": True,
@@ -109,31 +106,20 @@ class VLLMSampler:
             "disable_log_stats": True, "use_tqdm_on_load": False,
         }  # fmt: skip
 
-    def _encoded(self, requests: Iterable[Request]) -> Iterator[tuple[Request, list[int]]]:
-        """Requests with their prompts as token ids; the samples of a problem share one list."""
-        prompt, ids = None, []
-        for request in requests:
-            if request.prompt is not prompt:
-                prompt, ids = request.prompt, local.encode(self.tokenizer, request.prompt)
-                self.opening = local.opening_of(local.render(self.tokenizer, request.prompt))
-            yield request, ids
-
-    def _ask(self, request: Request, ids: list[int], stop: tuple[str, ...]) -> list[Sample]:
+    def _ask(self, request: Request, ids: list[int], stop: list[str]) -> list[Sample]:
         """Give vLLM a request; where it cannot take it, the failed sample. SamplerError where it takes none."""
-        stop = () if self.stops_in_thought else stop
+        name = str(self.asked + 1)
         try:
-            if len(ids) + self.config.max_new_tokens > self.max_model_len:
-                raise ValueError(local.no_room(len(ids), self.config, self.max_model_len))
-            self.engine.add_request(
-                str(self.asked + 1), {"prompt_token_ids": ids}, self._parameters(request, list(stop))
-            )
+            if no_room := self.tokens.no_room(len(ids), self.config.max_new_tokens):
+                raise ValueError(no_room)
+            self.engine.add_request(name, {"prompt_token_ids": ids}, self._parameters(request, stop))
         except ValueError as error:
             self.refused += 1
-            if not self.asked and self.refused == local.MOST_FAILED:
+            if not self.asked and self.refused == MOST_REFUSED:
                 raise SamplerError(one_line(error)) from None
-            return [local.failed_sample(request, one_line(error))]
+            return [request.failed(one_line(error))]
         self.asked += 1
-        self.running[str(self.asked)] = (request, ids, stop)
+        self.running[name] = (request, ids, stop)
         return []
 
     def _step(self) -> list[Any]:
@@ -151,13 +137,9 @@ class VLLMSampler:
         """Every field that can change a text, stated, with all of the model's end tokens, of which vLLM knows one."""
         from vllm.sampling_params import RequestOutputKind
 
-        return self.vllm.SamplingParams(
-            **self._fields(),
-            seed=sample_seed(self.config.seed, request) if self.config.temperature else None,
-            stop=stop,
-            stop_token_ids=self.eos_ids,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
+        seed = sample_seed(self.config.seed, request) if self.config.temperature else None
+        ends = {"stop": stop, "stop_token_ids": self.tokens.eos_ids}
+        return self.vllm.SamplingParams(**self._fields(), **ends, seed=seed, output_kind=RequestOutputKind.FINAL_ONLY)
 
     def _fields(self) -> dict[str, Any]:
         config = self.config
@@ -168,22 +150,22 @@ class VLLMSampler:
             "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "skip_special_tokens": True,
         }  # fmt: skip
 
-    def _finish(self, asked: Asked, output: Any, stop: tuple[str, ...]) -> list[Sample]:
-        """An output as a sample, cut at its end token and at the first stop string; none where it is asked for anew.
+    def _finish(self, asked: Asked, output: Any, stop: Sequence[str]) -> list[Sample]:
+        """An output as a sample, cut by our own rules; none where it is asked for anew.
 
         vLLM knows nothing of reasoning. Where it stopped inside a thought, this text, and all later ones, are written
         without its stop strings and cut here alone: the same text so far, since a draw depends on its own seed.
         """
-        (request, prompt_ids, sent), ids, reason = asked, list(output.token_ids), output.finish_reason
+        (request, prompt, sent), ids, reason = asked, list(output.token_ids), output.finish_reason
         if reason not in ("stop", "length"):
-            return [local.failed_sample(request, f"vllm ended the request: {reason}")]
-        end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
-        text, cut = cut_at_stop(local.decode(self.tokenizer, ids[:end], self.opening), stop)
-        if sent and reason == "stop" and end is None and not cut:
-            self.stops_in_thought = True
-            return self._ask(request, prompt_ids, ())
-        reason = "stop" if cut else reason
-        return [Sample(request.problem.id, request.sample_index, text, reason, None, len(prompt_ids), len(ids))]
+            return [request.failed(f"vllm ended the request: {reason}")]
+        sample = self.tokens.sample(request, prompt, ids, stop)
+        if reason == "stop" and sample.finish_reason == "length":  # by neither an end token nor a string of ours
+            if sent:
+                self.stops_in_thought = True
+                return self._ask(request, prompt, [])
+            sample = replace(sample, finish_reason=reason)
+        return [replace(sample, completion_tokens=len(ids))]
 
 
 def import_vllm(config: RunConfig) -> tuple[Any, str]:
@@ -209,16 +191,3 @@ def import_vllm(config: RunConfig) -> tuple[Any, str]:
             "variable CUDA_VISIBLE_DEVICES to choose GPUs"
         )
     return vllm, device
-
-
-def _facts(source: str, revision: str | None) -> tuple[Any, list[int], int]:
-    """The tokenizer, all end tokens (as sampler ``transformers`` finds them), and the length of the context."""
-    options = {"revision": revision, "trust_remote_code": False}
-    tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    config = AutoConfig.from_pretrained(source, **options)
-    try:
-        generation = GenerationConfig.from_pretrained(source, revision=revision or "main")
-    except OSError:  # the model has no such file
-        generation = GenerationConfig.from_model_config(config)
-    eos_ids = local.end_token_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
-    return tokenizer, eos_ids, getattr(config.get_text_config(), "max_position_embeddings", None) or PROMPT_ROOM

@@ -11,6 +11,7 @@ from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop, open_sampler
 torch = pytest.importorskip("torch", reason="the transformers extra is not installed")
 from gsm8k_nb.samplers import transformers as sampler  # noqa: E402
 from gsm8k_nb.samplers.loading import choose_device, choose_dtype, load_model  # noqa: E402
+from gsm8k_nb.samplers.tokens import Tokens, opening_of  # noqa: E402
 
 QUESTIONS = ["One pen?", "Two pens and a box of them, how many is that?", "Three?", "What about four pens then?"]
 
@@ -26,6 +27,11 @@ def options(tiny_model, **changes) -> RunConfig:
     return RunConfig(**values | changes)
 
 
+def tokens_of(tiny_model) -> Tokens:
+    model, tokenizer = load_model(options(tiny_model))
+    return Tokens(tokenizer, model.config, model.generation_config)
+
+
 def texts(config: RunConfig, todo=None, stop=()) -> dict[tuple[str, int], str]:
     found = [one for batch in open_sampler(config).sample(todo or requests(), stop) for one in batch]
     return {(one.problem_id, one.sample_index): one.text for one in found}
@@ -35,7 +41,7 @@ def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):
     opened = open_sampler(options(tiny_model))
     model, tokenizer = load_model(options(tiny_model))
     for request in requests():
-        ids = sampler.encode(tokenizer, request.prompt)
+        ids = [*opened.tokens.encode(request.prompt)]
         for _ in range(12):
             logits = model(torch.tensor([ids])).logits[0, -1]
             ids.append(int(logits.argmax()))
@@ -43,7 +49,7 @@ def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):
                 break
         [[sample]] = list(opened.sample([request], ()))
         n_prompt = sample.prompt_tokens
-        assert sample.text == sampler.decode(tokenizer, ids[n_prompt:])
+        assert sample.text == opened.tokens.decode(ids[n_prompt:])
         assert sample.completion_tokens == len(ids) - n_prompt
     assert opened.describe()["sampling"] == {"method": "greedy", "max_new_tokens": 12, "repetition_penalty": 1.0}
 
@@ -53,12 +59,12 @@ def test_padding_changes_no_answer(tiny_model):
 
 
 def test_exactly_one_bos(tiny_model):
-    _, tokenizer = load_model(options(tiny_model))
-    plain = sampler.encode(tokenizer, "Hello")
-    chat = sampler.encode(tokenizer, [{"role": "user", "content": "Hello"}])  # its template writes a BOS of its own
+    tokens = tokens_of(tiny_model)
+    plain = tokens.encode("Hello")
+    chat = tokens.encode([{"role": "user", "content": "Hello"}])  # its template writes a BOS of its own
     for ids in (plain, chat):
-        assert ids[0] == tokenizer.bos_token_id and tokenizer.bos_token_id not in ids[1:]
-    assert sampler.decode(tokenizer, chat) == "[user]Hello[assistant]"
+        assert ids[0] == 1 and 1 not in ids[1:]
+    assert tokens.decode(chat) == "[user]Hello[assistant]"
 
 
 def test_a_draw_depends_on_seed_problem_and_sample_alone(tiny_model):
@@ -220,7 +226,7 @@ def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch, c
     ending, written, kept = THOUGHTS[case]
     opened = open_sampler(options(tiny_model, max_new_tokens=90, temperature=1.0))
     opened.fallback, opened.tried_tokens = None if way == "shared prefix" else "not wanted", 1000
-    script = opened.tokenizer(written, add_special_tokens=False).input_ids + [2]
+    script = opened.tokens.tokenizer(written, add_special_tokens=False).input_ids + [2]
 
     def scripted(logits, settings, uniforms):  # a draw is the number of its token, see below
         return torch.tensor([script[min(round(float(one) * 1000), len(script) - 1)] for one in uniforms])
@@ -238,22 +244,24 @@ def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch, c
 
 def test_one_rule_for_whole_texts_and_for_texts_as_they_are_written():
     for ending, written, kept in THOUGHTS.values():
-        assert cut_at_stop(sampler.opening_of(ending) + written, (STOP,))[0] == kept
+        assert cut_at_stop(opening_of(ending) + written, (STOP,))[0] == kept
 
 
 def test_special_tokens_that_mark_a_thought_stay(tiny_model):
     from gsm8k_nb.answers import extract
 
-    _, tokenizer = load_model(options(tiny_model))
+    tokens = tokens_of(tiny_model)
+    tokenizer = tokens.tokenizer
     tokenizer.add_special_tokens({"additional_special_tokens": ["[THINK]", "[/THINK]", "<|im_end|>"]})
     thought = tokenizer("[THINK]7 or 8?[/THINK]It is 5.<|im_end|>", add_special_tokens=False).input_ids
-    assert extract(sampler.decode(tokenizer, thought), "flexible") == 5
+    assert extract(tokens.decode(thought), "flexible") == 5
     cut = tokenizer("[THINK]7 or 8", add_special_tokens=False).input_ids
-    assert extract(sampler.decode(tokenizer, cut), "flexible") is None
+    assert extract(tokens.decode(cut), "flexible") is None
     plain = tokenizer("It is 5.<|im_end|>", add_special_tokens=False).input_ids
-    assert sampler.decode(tokenizer, plain) == "It is 5."
+    assert tokens.decode(plain) == "It is 5."
     closed = tokenizer("7 or 8?[/THINK]It is 5.", add_special_tokens=False).input_ids
-    assert extract(sampler.decode(tokenizer, closed, "[THINK]"), "flexible") == 5
+    tokens.opening = "[THINK]"
+    assert extract(tokens.decode(closed), "flexible") == 5
 
 
 def test_device_and_dtype_choices():
@@ -284,8 +292,8 @@ def test_smollm2_answers_from_its_gguf_file():
     problem = Problem("test-0000", "x", "#### 1", Decimal(1))
     [[sample]] = list(opened.sample([Request(problem, 0, prompt)], ()))
     assert "Paris" in sample.text
-    ids = sampler.encode(opened.tokenizer, prompt)
-    assert ids[0] == opened.tokenizer.bos_token_id and ids[1] != ids[0]
+    ids = opened.tokens.encode(prompt)
+    assert ids[0] == opened.tokens.tokenizer.bos_token_id and ids[1] != ids[0]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +301,7 @@ def test_smollm2_answers_from_its_gguf_file():
 )
 def test_a_chat_template_that_fails_is_one_sentence(tiny_model, template):
     opened = open_sampler(options(tiny_model))
-    opened.tokenizer.chat_template = template
+    opened.tokens.tokenizer.chat_template = template
     messages = [{"role": "user", "content": "How many?"}]
     with pytest.raises(SamplerError, match="^chat_template: the model's template fails .*; use chat_template: plain$"):
         list(opened.sample([Request(Problem("test-0000", "x", "#### 1", Decimal(1)), 0, messages)], ()))

@@ -152,7 +152,7 @@ def test_all_end_tokens_of_the_model_end_a_text(tiny_model, tmp_path):
     answers(sampler, requests()[:1])
     assert sampler.engine.asked[0][1].stop_token_ids == [2, 77]
     file.unlink()
-    assert open_sampler(options(folder)).eos_ids == [2]
+    assert open_sampler(options(folder)).tokens.eos_ids == [2]
 
 
 def test_requests_are_taken_as_needed_and_given_up_with_the_run(tiny_model, monkeypatch):
@@ -218,7 +218,7 @@ def test_a_prompt_that_cannot_be_answered_is_one_failed_sample(tiny_model, monke
 def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch):
     sampler = open_sampler(options(tiny_model, max_new_tokens=200))
     script = "<think>Hm.\n\nQ: what?</think>It is 5.\n\nQ: And then?"
-    tokens = sampler.tokenizer(script, add_special_tokens=False).input_ids
+    tokens = sampler.tokens.tokenizer(script, add_special_tokens=False).input_ids
     monkeypatch.setattr(Engine, "next", lambda self, ids, params, new: (tokens + [2] * 200)[len(new)])
     done = answers(sampler, requests(samples=3), ("\n\nQ:",))
     assert {text for text, *_ in done.values()} == {"<think>Hm.\n\nQ: what?</think>It is 5."}
