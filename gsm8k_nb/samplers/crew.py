@@ -1,9 +1,7 @@
 """The client of a server, and its requests under way in a thread of their own: a notebook's has an event loop already.
 
-    consumer's thread   takes requests from the iterable, a few ahead; hands on what has arrived
-    event loop          a task a group of requests, ``concurrency`` of them under way
-
-Only the thread of the consumer touches the iterable.
+consumer's thread   takes requests from the iterable, a few ahead; hands on what has arrived
+event loop          a task a group of requests, ``concurrency`` of them under way
 """
 
 import asyncio
@@ -21,7 +19,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError
 from gsm8k_nb.samplers.refusals import Failure
-from gsm8k_nb.samplers.server import OPENAI_URL, read_key
+from gsm8k_nb.samplers.server import OPENAI_URL, Key
 
 LONGEST_REPLY = 1 << 26  # bytes of an answer, unpacked; 16 choices of 131,072 tokens are about 12 MB
 AHEAD = 64  # requests taken from the iterable before they can be sent, at most
@@ -38,7 +36,7 @@ class Crew:
         self.arrived: deque[list[Sample] | Exception] = deque()
         self.news = threading.Event()  # something has arrived
         self.slots = asyncio.Semaphore(concurrency)
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()  # the loop itself holds none
         self.loop, self.stopping = asyncio.new_event_loop(), asyncio.Event()
         # A daemon, so that an interpreter that ends in the middle of a run does not wait for a server.
         self.thread = threading.Thread(target=self._run, name="gsm8k_nb requests", daemon=True)
@@ -51,8 +49,7 @@ class Crew:
             if group is None:
                 return False
             self.out += len(group)
-            with suppress(RuntimeError):  # the loop has ended; ``collect`` says why
-                self.loop.call_soon_threadsafe(self._start, group)
+            self._call(self._start, group)
         return True
 
     def collect(self, seconds: float = 0.0) -> None:
@@ -75,10 +72,12 @@ class Crew:
 
     def stop(self) -> None:
         """Cancel what is under way and end the thread. Safe to repeat."""
-        if self.thread.is_alive():
-            with suppress(RuntimeError):  # it ended in between
-                self.loop.call_soon_threadsafe(self.stopping.set)
-            self.thread.join()
+        self._call(self.stopping.set)
+        self.thread.join()
+
+    def _call(self, function: Callable[..., object], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop has ended; ``collect`` says why
+            self.loop.call_soon_threadsafe(function, *arguments)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
@@ -93,13 +92,13 @@ class Crew:
 
     def _start(self, group: list[Request]) -> None:
         task = self.loop.create_task(self._work(group))
-        self.tasks.add(task)  # the loop itself holds none
+        self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     async def _work(self, group: list[Request]) -> None:
-        made: list[Sample] | Exception
         async with self.slots:
             while group and not self.stopping.is_set():
+                made: list[Sample] | Exception
                 try:
                     made = await self.answer(self.client, group)
                     group = group[len(made) :]
@@ -127,14 +126,10 @@ class BoundedClient(openai.DefaultAioHttpClient):
         return httpx2.Response(reply.status_code, headers=kept, content=bytes(whole), request=request)
 
 
-def open_client(config: RunConfig, tls: ssl.SSLContext) -> openai.AsyncOpenAI:
+def open_client(config: RunConfig, key: Key, tls: ssl.SSLContext) -> openai.AsyncOpenAI:
     """The SDK's client, over aiohttp, its fastest transport, and without its own retries."""
     limits = httpx2.Limits(max_connections=config.concurrency, keepalive_expiry=30)
     timeout = openai.Timeout(config.request_timeout, connect=min(config.request_timeout, 30))
-    return openai.AsyncOpenAI(
-        api_key=read_key(config).get_secret_value(),
-        base_url=config.base_url or OPENAI_URL,
-        max_retries=0,
-        timeout=timeout,
-        http_client=BoundedClient(limits=limits, timeout=timeout, verify=tls),
-    )
+    http = BoundedClient(limits=limits, timeout=timeout, verify=tls)
+    url = config.base_url or OPENAI_URL
+    return openai.AsyncOpenAI(api_key=key.reveal(), base_url=url, max_retries=0, timeout=timeout, http_client=http)

@@ -3,10 +3,9 @@
 >>> model_fingerprint(RunConfig(model="checkpoints/final"))
 {'chat_template': '5d2a...', 'config': '0c1f...', 'tokenizer': '77ab...', 'weights': '91d0...'}
 
-Nothing is loaded, and no time of a file counts, only its content. Weights of up to ``READ_WHOLE`` bytes are read whole.
-Of larger ones the sizes, the headers, the start of each tensor (safetensors) and ``PIECES`` pieces spread over all the
-rest are read: a retrained model differs in every one of them. What this cannot see is a change of a large model that
-lies between the pieces alone, such as a few rows of one matrix, and a change of what the hub calls an adapter's base.
+Nothing is loaded, and only what files hold counts. Weights of up to ``READ_WHOLE`` bytes are read whole; of larger ones
+the sizes, the headers, the start of each tensor (safetensors) and ``PIECES`` pieces spread over the rest. What this
+cannot see is a change of a large model between the pieces alone, and of what the hub calls an adapter's base.
 """
 
 import hashlib
@@ -42,8 +41,7 @@ NOTES = ("transformers_version", "_name_or_path", "name_or_path")  # in settings
 def model_fingerprint(config: RunConfig) -> dict[str, str] | None:
     """Digests by part of the model that a run's parameters name, or None where nothing is known of it.
 
-    A run's samples come from one model: where a later fingerprint differs, it is another. None is no evidence of that:
-    the folder may be gone since.
+    A run's samples come from one model: where a later fingerprint differs, it is another. None is no evidence of that.
     """
     if config.sampler == "openai":
         from gsm8k_nb.samplers.server import server_fingerprint
@@ -85,23 +83,19 @@ def sha256_of(file: Path) -> str:
 
 def _folder(folder: Path) -> dict[str, str]:
     """Digests of a folder by part. Of generation_config.json the end tokens count, all else in it is never used."""
-    files: dict[str, list[Path]] = {part: [] for part in PARTS}
+    files: dict[str, list[Path]] = {part: [] for part in [*PARTS, ""]}
     for file in sorted(file for file in folder.iterdir() if file.is_file()):
-        part = next((part for part, names in PARTS.items() if names.fullmatch(file.name)), None)
-        if part:
-            files[part].append(file)
+        files[next((part for part, names in PARTS.items() if names.fullmatch(file.name)), "")].append(file)
     tokenizer = _settings(folder / "tokenizer_config.json")
     template = tokenizer.pop("chat_template", None)
     ends = _settings(folder / "generation_config.json").get("eos_token_id")
     templates = files["chat_template"] + sorted(folder.glob("additional_chat_templates/*.jinja"))
+    vocabulary = [file for file in files["tokenizer"] if file.name != "tokenizer_config.json"]
     parts = {
         "weights": _weights(files["weights"]),
         "config": _digest([_settings(folder / "config.json"), ends]),
-        "chat_template": _digest([template, *((file.name, sha256_of(file)) for file in templates)]),
-        "tokenizer": _digest(
-            [tokenizer]
-            + [(file.name, sha256_of(file)) for file in files["tokenizer"] if file.name != "tokenizer_config.json"]
-        ),
+        "chat_template": _digest([template], templates),
+        "tokenizer": _digest([tokenizer], vocabulary),
     }
     if files["adapter"]:
         base = _settings(folder / "adapter_config.json").get("base_model_name_or_path")
@@ -155,5 +149,6 @@ def _pieces(stream: BinaryIO, suffix: str, size: int, stride: int) -> Iterator[t
         return  # damaged, and will not load
 
 
-def _digest(parts: Iterable[Any]) -> str:
-    return hashlib.sha256(json.dumps(list(parts), sort_keys=True).encode()).hexdigest()
+def _digest(values: list[Any], files: Iterable[Path] = ()) -> str:
+    parts = values + [(file.name, sha256_of(file)) for file in files]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

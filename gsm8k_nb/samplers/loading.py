@@ -42,7 +42,8 @@ def load_tokens(model: str, source: str, revision: str | None) -> Tokens:
     """The tokenizer alone, for an engine that loads the model itself."""
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     with _explained(model, source):
-        tokenizer, config = (kind.from_pretrained(source, **options) for kind in (AutoTokenizer, AutoConfig))
+        tokenizer: Any = AutoTokenizer.from_pretrained(source, **options)
+        config: Any = AutoConfig.from_pretrained(source, **options)
         try:
             generation = GenerationConfig.from_pretrained(source, revision=revision or "main")
         except OSError:  # the model has no such file

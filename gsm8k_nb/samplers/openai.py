@@ -1,12 +1,8 @@
 """Any OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, TGI, hosted APIs) through the official SDK.
 
->>> config = RunConfig(sampler="openai", base_url="http://localhost:8000/v1", model="Qwen/Qwen3-8B", concurrency=64)
->>> for batch in OpenAISampler(config).sample(requests, stop=()):
-...     run.append(batch)             # list[Sample] twice a second, in the order in which they end
-
-The SDK sends, over aiohttp, its fastest transport, and without its typed layer: converting an 8-shot prompt there takes
-longer than all the rest. It would retry most failures, but not a truncated body nor an answer without choices, so
-retries are made here, in one place.
+Samples are handed on twice a second, in the order in which they end. The SDK sends without its typed layer: converting an
+8-shot prompt there takes longer than all the rest. It would retry most failures, but not a truncated body nor an answer
+without choices, so retries are made here, in one place.
 """
 
 import asyncio
@@ -28,7 +24,7 @@ from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, refusals, wire
 from gsm8k_nb.samplers.crew import Crew, open_client
 from gsm8k_nb.samplers.refusals import Failure, Refused
-from gsm8k_nb.samplers.server import NO_KEY, OPENAI_URL, listed, read_key
+from gsm8k_nb.samplers.server import OPENAI_URL, Key, listed
 
 HAND_ON_SECONDS = 0.5
 MAX_CHOICES = 16  # asked for in one request: saves all but a sixteenth of the prompts, and little is lost with one
@@ -51,7 +47,7 @@ class OpenAISampler:
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.url = config.base_url or OPENAI_URL
-        self.key = read_key(config)
+        self.key = Key(config)
         self.learnt = refusals.Learnt("max_completion_tokens" if config.base_url is None else "max_tokens")
         self.tls = httpx2.create_ssl_context()  # takes longer than many requests
         self.stop: tuple[str, ...] = ()
@@ -67,7 +63,7 @@ class OpenAISampler:
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         """Samples as they arrive. Where it is interrupted or must stop, what has arrived is handed on first."""
         self.stop = tuple(stop)
-        crew = Crew(open_client(self.config, self.tls), self._answer, self.config.concurrency)
+        crew = Crew(open_client(self.config, self.key, self.tls), self._answer, self.config.concurrency)
         try:
             yield from self._hand_on(crew, requests)
         except GeneratorExit:
@@ -104,9 +100,6 @@ class OpenAISampler:
 
     def describe(self) -> dict[str, Any]:
         dropped = self.learnt.dropped
-        sampling = {"method": "greedy" if self.config.temperature == 0 else "sampling"}
-        sampling |= wire.fields(self.config, self.learnt, self.stop)
-        sampling["seed"] = "not sent" if "seed" in dropped else f"from {self.config.seed}, problem and sample"
         several = "no, asked for singly" if "n" in dropped else "yes" if self.gave_several else "not asked for"
         return {
             "engine": f"openai {openai.__version__}, aiohttp {aiohttp.__version__}",
@@ -114,7 +107,11 @@ class OpenAISampler:
             "endpoints": list(self.endpoints),
             "model": list(self.models),
             "system_fingerprint": list(self.fingerprints),
-            "sampling": sampling,
+            "sampling": {
+                "method": "greedy" if self.config.temperature == 0 else "sampling",
+                **wire.fields(self.config, self.learnt, self.stop),
+                "seed": "not sent" if "seed" in dropped else f"from {self.config.seed}, problem and sample",
+            },
             "dropped_fields": dict(dropped),  # left out or renamed, with the server's words
             "several_choices_at_once": several,
             "retries": dict(self.counts),
@@ -150,7 +147,7 @@ class OpenAISampler:
                     await self._wait(failure, tries)
                     continue
                 error = f"{failure} (tried {tries} times)" if failure.again else str(failure)
-                made = [Sample(request.problem.id, request.sample_index, None, error=error) for request in asked]
+                made = [request.failed(error) for request in asked]
             self._count_failed(made)
             return made
 
@@ -161,7 +158,7 @@ class OpenAISampler:
             self.endpoints[path] = None
             started = time.perf_counter()
             try:
-                reply = wire.read_reply(await self._send(client, path, body), self.hide, self.clean)
+                reply = wire.read_reply(await self._send(client, path, body), self.key)
             except Refused as refused:
                 changed = self.learnt.adapt(refused, body)
                 if changed is None:
@@ -170,7 +167,8 @@ class OpenAISampler:
                     _say(f"the server does not take {', '.join(changed)}; left out or renamed from now on ({refused})")
                 continue
             self._note(reply, body)
-            if "stop" in body and any(_stopped_in_thought(choice) for choice in reply.choices):
+            texts = [choice.text for choice in reply.choices if choice.finish_reason == "stop" and choice.text.strip()]
+            if "stop" in body and not all(map(without_reasoning, texts)):
                 self._drop("stop", "it ended a text inside its reasoning")
                 continue
             return wire.samples(asked, reply, self.stop, time.perf_counter() - started)
@@ -188,14 +186,14 @@ class OpenAISampler:
             raise self._broken(error) from None
         self.reached = True
         if reply.status_code >= 400:
-            raise refusals.failure(reply.status_code, reply.content, reply.headers, self.hide)
+            raise refusals.failure(reply.status_code, reply.content, reply.headers, self.key.hide)
         return reply.content
 
     def _broken(self, error: BaseException) -> Failure:
         """A failure of the connection, by aiohttp's own exception: the layers above it name some of them wrongly."""
         while error.__cause__ is not None and not isinstance(error, aiohttp.ClientError | TimeoutError):
             error = error.__cause__
-        words = self.hide(f"{type(error).__name__} {error}")
+        words = self.key.hide(f"{type(error).__name__} {error}")
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             return Failure("no connection", words)
         self.reached = True
@@ -257,28 +255,20 @@ class OpenAISampler:
 
     def _explain(self, refused: Refused) -> str:
         """A refusal in the server's words, with what to do next and, for a wrong name, the names it knows."""
-        key_set = self.key.get_secret_value() != NO_KEY
-        lines = [f"the server refused the request. {refused}", refusals.next_step(refused, self.config, key_set)]
+        step = refused.advice or "Change the parameters or the server accordingly, then run the same again."
+        if refused.status in (401, 403):
+            what = "holds a key that the server refuses" if self.key.is_set else "is not set, so a placeholder was sent"
+            name = self.config.api_key_env
+            step = f"The environment variable {name} (api_key_env) {what}: export the right key there."
+        lines = [f"the server refused the request. {refused}", step]
         if refused.status == 404 and (names := [str(entry.get("id")) for entry in listed(self.config)]):
-            lines.append(f"The server's models: {self.hide(', '.join(names[:20]))}")
+            lines.append(f"The server's models: {self.key.hide(', '.join(names[:20]))}")
         return "\n".join(lines)
-
-    def hide(self, text: str) -> str:
-        """A server's words without the key: servers echo it, exceptions may hold headers."""
-        return refusals.redacted(text, self.key.get_secret_value())
-
-    def clean(self, text: str) -> str:
-        """A model's text without the key."""
-        return refusals.without_key(text, self.key.get_secret_value())
 
 
 def _pause(tries: int, asked: float | None) -> float:
     """Seconds before the next try: drawn from 0 to a bound that doubles, or more where the server asks for more."""
     return max(asked or 0.0, random.uniform(0, min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT)))
-
-
-def _stopped_in_thought(choice: wire.Choice) -> bool:
-    return choice.finish_reason == "stop" and bool(choice.text.strip()) and not without_reasoning(choice.text)
 
 
 def _say(line: str) -> None:

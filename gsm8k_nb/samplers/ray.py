@@ -1,13 +1,7 @@
 """Many workers on Ray, each with a model of its own: on this machine, or on a cluster that ``ray_address`` names.
 
-One block as a worker gets it, and what it streams back:
-
-    [Request(test-0004, 0), Request(test-0004, 1), Request(test-0005, 0), ...]
-    [Sample(test-0004, 0), Sample(test-0005, 0)], [Sample(test-0004, 1)], ..., {"engine": {...}, ...}
-
-A block holds whole problems, whose samples share one reading of the prompt. Blocks get smaller towards the end, so that
-workers end together. Ray itself starts a worker anew that has died and asks it for the block once more; what had come
-from the dead one is kept, and a sample that comes twice counts once.
+A worker gets a block of requests and streams samples back as they end. Ray itself starts a dead worker anew and asks it
+for the block once more; what had come from the dead one is kept, and a sample that comes twice counts once.
 """
 
 import os
@@ -62,15 +56,16 @@ class RaySampler:
             while blocks or streams:
                 while blocks and idle:
                     worker, block = idle.pop(), blocks.popleft()
-                    stream = worker.answer.remote(list(block.values()), tuple(stop))
-                    streams[stream] = (worker, block, len(block))
-                ready: Any = ray.wait(list(streams), num_returns=1)[0][0]
+                    stream = worker.answer.remote([*block.values()], tuple(stop))
+                    streams[stream] = worker, block, len(block)
+                ready: Any = ray.wait([*streams], num_returns=1)[0][0]
                 worker, block, asked = streams[ready]
-                answer = next(ready, None)
-                if answer is not None:
+                if (answer := next(ready, None)) is not None:
                     samples = self._hear(answer, f"over the requests of {next(iter(block), ('a block',))[0]}")
-                    new = [sample for sample in samples if block.pop((sample.problem_id, sample.sample_index), None)]
-                    yield from [new] if new else []
+                    if new := [
+                        sample for sample in samples if block.pop((sample.problem_id, sample.sample_index), None)
+                    ]:
+                        yield new
                     continue
                 del streams[ready]
                 idle.append(worker)
@@ -100,23 +95,20 @@ class RaySampler:
         self._close = weakref.finalize(self, _end, self.workers, started_ray)
         try:
             cores, self.gpus = _share(self.config, started_ray)
-            model = self.config.model
+            values = self.config.model_dump() | {"sampler": self.config.ray_engine}
             with suppress(FileNotFoundError):  # a folder or file here: a worker has another working folder
-                model = str(find_path(model, "model"))
-            values = self.config.model_dump() | {"sampler": self.config.ray_engine, "model": model}
-            hired = ray.remote(_Worker).options(
-                num_cpus=cores, num_gpus=self.gpus, max_restarts=MOST_RESTARTS, max_task_retries=MOST_DEATHS - 1
-            )
+                values["model"] = str(find_path(self.config.model, "model"))
+            restarts = {"max_restarts": MOST_RESTARTS, "max_task_retries": MOST_DEATHS - 1}
+            hired = ray.remote(_Worker).options(num_cpus=cores, num_gpus=self.gpus, **restarts)
             self.workers += [hired.remote(values, max(cores, 1)) for _ in range(self.config.ray_workers)]
-            waiting = [worker.ready.remote() for worker in self.workers]
-            if not ray.wait(waiting, timeout=PATIENCE)[0]:
-                needs = f"{cores} cores and {self.gpus} GPUs, of which Ray has free: {ray.available_resources()}"
+            loading = [worker.ready.remote() for worker in self.workers]
+            if not ray.wait(loading, timeout=PATIENCE)[0]:
                 warnings.warn(
-                    f"no Ray worker is ready after {PATIENCE} s: a large model takes long to load; each needs {needs}",
+                    f"no Ray worker is ready after {PATIENCE} s: a large model takes long to load; each needs {cores} "
+                    f"cores and {self.gpus} GPUs, of which Ray has free: {ray.available_resources()}",
                     stacklevel=4,
                 )
-            [ready], _ = ray.wait(waiting)
-            self._hear(ready, "while they loaded the model")
+            self._hear(ray.wait(loading)[0][0], "while they loaded the model")
         except BaseException:
             self._close()
             raise
@@ -144,9 +136,8 @@ class _Worker:
     """What runs in a worker's process. Ray calls its methods one after another, never at the same time."""
 
     def __init__(self, values: dict[str, Any], threads: int) -> None:
-        self.config = RunConfig(**values)
-        self.threads = threads
-        self.sampler: Sampler | None = None
+        self.config, self.threads = RunConfig(**values), threads
+        self.sampler: Sampler | None = None  # not opened here: an error would reach the caller as a dead worker
 
     def ready(self) -> dict[str, Any]:
         """The worker's facts, once it has loaded the model."""
@@ -164,7 +155,6 @@ class _Worker:
         yield self.ready()
 
     def _open(self) -> Sampler:
-        """Not done by ``__init__``: an error there would reach the caller as a dead worker."""
         if self.sampler is None:
             if self.config.sampler == "transformers":
                 import torch
@@ -187,23 +177,21 @@ def connect(address: str | None) -> bool:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no report of use leaves this machine
     os.environ.setdefault("RAY_worker_niceness", "0")  # workers are as urgent as a run without Ray
     options: dict[str, Any] = {"address": address or "local", "log_to_driver": False, "logging_level": "ERROR"}
-    if address is None:
-        options["include_dashboard"] = False
-    else:
+    if address:
         options["runtime_env"] = {"py_modules": [str(Path(__file__).resolve().parents[1])]}
+        failed = f"ray_address: {address!r} cannot be joined; start a cluster with 'ray start --head', or leave it out"
+    else:
+        options["include_dashboard"] = False
+        failed = "Ray could not be started here"
     sigterm = signal.getsignal(signal.SIGTERM)  # Ray takes it for itself
-    for tries_left in reversed(range(TRIES if address is None else 1)):
+    for tries_left in reversed(range(1 if address else TRIES)):
         try:
             ray.init(**options)
             break
         except Exception as error:  # Ray raises ConnectionError, RuntimeError, ImportError, and plain Exception
             ray.shutdown()
             if not tries_left:
-                what = (
-                    f"ray_address: {address!r} cannot be joined; start a cluster with 'ray start --head', or leave it"
-                )
-                what = f"{what} out" if address else "Ray could not be started here"
-                raise SamplerError(f"{what}. Ray says: {one_line(error)}") from None
+                raise SamplerError(f"{failed}. Ray says: {one_line(error)}") from None
         finally:
             with suppress(ValueError, TypeError):  # not in the main thread; not set by Python
                 signal.signal(signal.SIGTERM, sigterm)
@@ -213,7 +201,7 @@ def connect(address: str | None) -> bool:
 def _share(config: RunConfig, local: bool) -> tuple[int, int]:
     """CPU cores and GPUs of a worker: GPUs where there are any and ``device`` allows, else equal shares of the cores.
 
-    Too few GPUs are a SamplerError where Ray was started here, and a warning on a cluster, which may yet grow.
+    Too few GPUs are a SamplerError where Ray was started here; a cluster may yet grow.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     there = int(sum(node.get("GPU", 0) for node in nodes))
@@ -222,17 +210,17 @@ def _share(config: RunConfig, local: bool) -> tuple[int, int]:
         fitting = (n for n in range(max(cores, default=0), 0, -1) if sum(c // n for c in cores) >= config.ray_workers)
         return next(fitting, 0), 0
     each = config.tensor_parallel if config.ray_engine == "vllm" else 1
-    if there < each * config.ray_workers:
-        message = f"ray_workers: {config.ray_workers} workers of {each} GPUs each, but Ray has {there} GPUs"
-        if local:
-            raise SamplerError(f"{message}; set ray_workers: {max(there // each, 1)}, or device: cpu")
-        warnings.warn(f"{message}: some workers wait until it has more", stacklevel=2)
+    if local and there < each * config.ray_workers:
+        raise SamplerError(
+            f"ray_workers: {config.ray_workers} workers of {each} GPUs each, but Ray has {there} GPUs; set "
+            f"ray_workers: {max(there // each, 1)}, or device: cpu"
+        )
     return 1, each
 
 
 def make_blocks(requests: Sequence[Request], config: RunConfig) -> deque[Block]:
-    """Requests in blocks of whole problems, in their order, each a share of what those before it have left: large ones
-    first, since an engine is at its best with much to do, small ones last, so that workers end together."""
+    """Requests in blocks of whole problems, whose samples share one reading of the prompt. Each is a share of what is
+    left: large ones first, where an engine is at its best, small ones last, so that workers end together."""
     smallest = SMALLEST_VLLM if config.ray_engine == "vllm" else config.batch_size
     smallest = min(smallest, -(-len(requests) // config.ray_workers))
     blocks: deque[Block] = deque()
@@ -242,7 +230,7 @@ def make_blocks(requests: Sequence[Request], config: RunConfig) -> deque[Block]:
             blocks.append({})
             size = max(smallest, (len(requests) - number) // (2 * config.ray_workers))
         problem = request.problem.id
-        blocks[-1][problem, request.sample_index] = request
+        blocks[-1][request.key] = request
     return blocks
 
 

@@ -1,8 +1,7 @@
 """Stored completions in, no model: our own ``samples.jsonl`` (or its run folder), or OpenAI's released solutions.
 
-Either may be compressed, as ``.gz`` or ``.xz``; a file's sha256 is that of its text, however it is packed.
-
-Two kinds of row are known, told apart by their keys:
+Either may be compressed, as ``.gz`` or ``.xz``; a file's sha256 is that of its text. Two kinds of row are told apart by
+their keys:
 
     {"problem_id": "test-0000", "sample_index": 0, "text": "...", "finish_reason": "stop", ...}           our own
     {"question": "Janet's ...", "ground_truth": "..", "6b_finetuning": {"is_correct": false, "solution": ".."}} OpenAI's
@@ -40,23 +39,22 @@ class ReplaySampler:
     has_chat_template = False
 
     def __init__(self, config: RunConfig) -> None:
-        path = find_path(config.replay_path or "", "replay_path")
-        self.path, self.column = _store(path), config.replay_column
+        self.path = _store(find_path(config.replay_path or "", "replay_path"))
+        self.column, self.by_question = config.replay_column, False
+        self.samples: dict[tuple[str, int], Sample] = {}  # by problem id or question, and sample index
+        self.repeated = 0  # rows in whose place a later one of the same sample stands
+        source = Run(self.path.parent).read_json("config.json")  # empty where the samples lie in no run folder
+        digest = hashlib.sha256()
         try:
-            self.sha256 = _sha256(self.path)
-            # The configuration of the run folder that the samples lie in, or None where they lie alone.
-            self.source_config = Run(self.path.parent).read_json("config.json") or None
-            run_id = str((self.source_config or {}).get("run_id", ""))
-            first = next(_rows(self.path, run_id), (0, {}))[1]
-            self.by_question = "question" in first
-            self.source_config = None if self.by_question else self.source_config
-            released = first if self.by_question else None
-            self.samples, self.repeated = _samples(self.path, run_id, released, self.column)
+            for number, line in _lines(self.path, digest):
+                self._keep(number, line, str(source.get("run_id", "")))
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             read = "decompressed" if self.path.suffix.lower() in UNPACK else "read"
             raise SamplerError(
                 f"replay_path: {self.path.name} cannot be {read} ({one_line(error)}): fetch it again"
             ) from None
+        self.sha256 = digest.hexdigest()
+        self.source_config = None if self.by_question else source or None
         if config.protocol_label is None and self.source_config is None:
             raise SamplerError(
                 f"protocol_label: {self.path.name} does not say how its completions were made; state it, "
@@ -78,7 +76,7 @@ class ReplaySampler:
             "source_sha256": self.sha256,
             "column": self.column,
             "stored": len(self.samples),
-            "repeated": self.repeated,  # rows in whose place a later one of the same sample stands
+            "repeated": self.repeated,
             "source_config": self.source_config,
         }
 
@@ -86,11 +84,28 @@ class ReplaySampler:
         return (request.problem.question if self.by_question else request.problem.id, request.sample_index)
 
     def _find(self, request: Request) -> Sample:
-        sample = self.samples.get(self._key(request))
-        identity: dict[str, Any] = {"problem_id": request.problem.id, "sample_index": request.sample_index}
-        if sample is None:
-            return Sample(**identity, text=None, error=f"not in {self.path.name}")
-        return replace(sample, **identity)
+        sample = self.samples.get(self._key(request), request.failed(f"not in {self.path.name}"))
+        return replace(sample, problem_id=request.problem.id)
+
+    def _keep(self, number: int, line: bytes, run_id: str) -> None:
+        """Keep the sample of a line. As in a run's own journal the later row counts, unless it failed."""
+        try:
+            row = parse_json(without_check(line.decode("utf-8-sig", errors="replace"), run_id))
+            self.by_question |= not self.samples and isinstance(row, dict) and "question" in row
+            sample = from_row(Sample, self._released(row) if self.by_question else row)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise SamplerError(f"{self.path.name}, line {number}: {one_line(error)}") from None
+        key = sample.problem_id, sample.sample_index
+        self.repeated += key in self.samples
+        if sample.error is None or key not in self.samples:
+            self.samples[key] = sample
+
+    def _released(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Of a row of released solutions, that of the system ``replay_column``."""
+        systems = {key: value for key, value in row.items() if isinstance(value, dict) and "solution" in value}
+        if self.column not in systems:
+            raise ValueError(f"replay_column: must be one of {', '.join(systems)}; got {self.column!r}")
+        return {"problem_id": row["question"], "sample_index": 0, "text": systems[self.column]["solution"]}
 
 
 def _store(path: Path) -> Path:
@@ -101,61 +116,22 @@ def _store(path: Path) -> Path:
     return files[0]
 
 
-def _sha256(file: Path) -> str:
-    """The sha256 of a file's text. SamplerError for an archive that unpacks to a size which no texts have."""
-    digest, size = hashlib.sha256(), 0
-    most = AND_BYTES + MOST_TIMES * file.stat().st_size
+def _lines(file: Path, digest: Any) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file's text with their numbers, none of them blank; all of it goes into ``digest``.
+
+    SamplerError for a line or an archive that unpacks to a size which no texts have.
+    """
+    most, size = AND_BYTES + MOST_TIMES * file.stat().st_size, 0
     with UNPACK.get(file.suffix.lower(), open)(file, "rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-            size += len(chunk)
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
+            digest.update(line)
+            size += len(line)
+            if len(line) == LONGEST_LINE:
+                raise SamplerError(f"{file.name}, line {number}: longer than {LONGEST_LINE:,} bytes: no JSON Lines")
             if size > most:
                 raise SamplerError(
                     f"replay_path: {file.name} unpacks to more than {most:,} bytes, {MOST_TIMES} times its size and "
                     "more: no completions do. If they are right, unpack the file and replay that"
                 )
-    return digest.hexdigest()
-
-
-def _rows(file: Path, run_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The file's JSON objects with their line numbers; SamplerError names a line that is none, or was changed."""
-    with UNPACK.get(file.suffix.lower(), open)(file, "rb") as stream:
-        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
-            if len(line) == LONGEST_LINE:
-                raise SamplerError(f"{file.name}, line {number}: longer than {LONGEST_LINE:,} bytes: no JSON Lines")
-            if not line.strip():
-                continue
-            try:
-                row = parse_json(without_check(line.decode("utf-8-sig", errors="replace"), run_id))
-            except ValueError as error:
-                raise SamplerError(f"{file.name}, line {number}: not valid JSON ({one_line(error)})") from None
-            if not isinstance(row, dict):
-                raise SamplerError(f"{file.name}, line {number}: must be a JSON object, got {type(row).__name__}")
-            yield number, row
-
-
-def _samples(
-    file: Path, run_id: str, released: dict[str, Any] | None, column: str | None
-) -> tuple[dict[tuple[str, int], Sample], int]:
-    """Samples by (problem id or question, sample index), and how many rows a later one of the same key replaced.
-
-    ``released`` is the first row of a file of released solutions, of which ``column`` is one system's; None for our own
-    rows. As in a run's own journal the later row counts, unless it failed.
-    """
-    columns = [key for key, value in (released or {}).items() if isinstance(value, dict) and "solution" in value]
-    if released is not None and (column is None or column not in columns):
-        raise SamplerError(f"replay_column: {file.name} has the columns {', '.join(columns)}; got {column!r}")
-    samples: dict[tuple[str, int], Sample] = {}
-    rows = 0
-    for number, row in _rows(file, run_id):
-        try:
-            if released is not None and column is not None:
-                row = {"problem_id": row["question"], "sample_index": 0, "text": row[column]["solution"]}
-            sample = from_row(Sample, row)
-        except (KeyError, TypeError, ValueError) as error:
-            needed = f"needs 'question' and {column!r} with a 'solution': " if released is not None else ""
-            raise SamplerError(f"{file.name}, line {number}: {needed}{error}") from None
-        key, rows = (sample.problem_id, sample.sample_index), rows + 1
-        if sample.error is None or key not in samples:
-            samples[key] = sample
-    return samples, rows - len(samples)
+            if line.strip():
+                yield number, line

@@ -1,4 +1,4 @@
-"""A server's address and key, and what it says by /models of the models that it serves, which may be nothing.
+"""A server's key, which is sent and never shown, and what it says by /models of the models that it serves.
 
 >>> server_fingerprint(config)              # vLLM: another root is another model under the same name
 {'root': '/checkpoints/step-200'}
@@ -7,6 +7,7 @@
 import http.client
 import json
 import os
+import re
 import time
 import urllib.request
 from typing import Any
@@ -15,37 +16,59 @@ from pydantic import SecretStr
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.samplers import SamplerError
-from gsm8k_nb.samplers.refusals import without_key
 
 OPENAI_URL = "https://api.openai.com/v1"
-NO_KEY = "no-key"  # what a local server gets that asks for none
 LIST_SECONDS = 5.0  # for a server to list its models
 
 
-def read_key(config: RunConfig) -> SecretStr:
+class Key:
     """The key in the environment variable ``api_key_env``, or a placeholder for a server that may want none."""
-    name = config.api_key_env
-    key = os.environ.get(name, "").strip()
-    if not key and config.base_url is None:
-        raise SamplerError(
-            f"api_key_env: the environment variable {name} is not set; export {name}=... in the shell that starts "
-            "this, or set base_url for a server of your own"
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise SamplerError(f"api_key_env: what {name} holds is no key: it has blanks or odd characters in it")
-    return SecretStr(key or NO_KEY)
+
+    def __init__(self, config: RunConfig) -> None:
+        name = config.api_key_env
+        key = os.environ.get(name, "").strip()
+        if not key and config.base_url is None:
+            raise SamplerError(
+                f"api_key_env: the environment variable {name} is not set; export {name}=... in the shell that starts "
+                "this, or set base_url for a server of your own"
+            )
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise SamplerError(f"api_key_env: what {name} holds is no key: it has blanks or odd characters in it")
+        self.is_set, self._key = bool(key), SecretStr(key or "no-key")
+
+    def reveal(self) -> str:
+        return self._key.get_secret_value()
+
+    def hide(self, text: str) -> str:
+        """A server's words without the key, without a masked form of it that shows its beginning or end, and without
+        headers: servers echo what they get."""
+        key = self.reveal()
+        text = re.sub(r"(?i)\b(authorization|x-api-key|api-key)\b(['\"]?\s*[:=]\s*)\S+(\s+\S+)?", r"\1\2[hidden]", text)
+        text = re.sub(r"(?i)\bbearer\s+\S+", "Bearer [hidden]", text)
+        text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "[hidden]", text)
+        if len(key) >= 12:
+            text = text.replace(key, "[hidden]")
+            head, tail = re.escape(key[:4]), re.escape(key[-4:])
+            text = re.sub(rf"{head}[\w*.\-…]{{4,}}|[\w*.\-…]{{4,}}{tail}(?!\w)", "[hidden]", text)
+        return re.sub(r"\b(sk|gsk|hf|xai|nvapi)[-_][\w*.-]{6,}", "[hidden]", text)
+
+    def parse(self, raw: bytes) -> Any:
+        """A server's JSON without the key in any text. A short key is no secret, and may be a word of a text."""
+        value, key = json.loads(raw), json.dumps(self.reveal())[1:-1]
+        return value if len(key) < 8 else json.loads(json.dumps(value).replace(key, "[hidden]"))
 
 
 def listed(config: RunConfig) -> list[dict[str, Any]]:
     """The entries of the server's /models; empty where it lists none in ``LIST_SECONDS``."""
+    key = Key(config)
     request = urllib.request.Request(f"{(config.base_url or OPENAI_URL).rstrip('/')}/models")
-    request.add_unredirected_header("Authorization", f"Bearer {read_key(config).get_secret_value()}")
+    request.add_unredirected_header("Authorization", f"Bearer {key.reveal()}")
     deadline, raw = time.monotonic() + LIST_SECONDS, b""
     try:
         with urllib.request.urlopen(request, timeout=LIST_SECONDS) as reply:
             while (piece := reply.read1(1 << 16)) and time.monotonic() < deadline and len(raw) < 1 << 22:
                 raw += piece
-        return [entry for entry in json.loads(raw)["data"] if isinstance(entry, dict)]
+        return [entry for entry in key.parse(raw)["data"] if isinstance(entry, dict)]
     except (OSError, ValueError, LookupError, TypeError, RecursionError, http.client.HTTPException):
         return []
 
@@ -70,5 +93,4 @@ def server_fingerprint(config: RunConfig) -> dict[str, str] | None:
         facts |= {name: str(meta[name]) for name in ("n_params", "size", "n_vocab", "n_embd") if name in meta}
     if entry.get("owned_by") == "library":
         facts["created"] = str(entry.get("created"))
-    key = read_key(config).get_secret_value()
-    return {name: without_key(value, key) for name, value in facts.items() if value != config.model} or None
+    return {name: value for name, value in facts.items() if value != config.model} or None

@@ -41,7 +41,7 @@ class Tokens:
         return self._last[1]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of a completion behind the reasoning mark that its prompt ended with, so that a thought shows as one.
+        """The text of a completion behind the reasoning mark that its prompt ended with: a thought shows as one.
 
         Special tokens are dropped, unless they are what tells the thought from the answer (gpt-oss, Magistral).
         """

@@ -1,12 +1,8 @@
 """A local model through vLLM, in this process: for GPUs, and for models that need several.
 
-One request as vLLM gets it, its prompt as our own token ids and every sampling field stated:
-
-    add_request("17", {"prompt_token_ids": [1, 9690, 198, ...]}, SamplingParams(temperature=0.7, seed=8123..., ...))
-
-vLLM mixes requests as it likes and keeps what prompts have in common (prefix caching), so all samples of a problem are
-requests of their own, each with its own seed. A draw depends on seed, problem and sample; on a GPU its low bits, and so
-a text now and then, also on the batch.
+vLLM gets prompts as our own token ids, with every sampling field stated. It mixes requests as it likes and keeps what
+prompts have in common, so each sample is a request of its own, with its own seed. A draw depends on seed, problem and
+sample; on a GPU its low bits, and so a text now and then, also on the batch.
 """
 
 import os
@@ -151,10 +147,10 @@ class VLLMSampler:
         }  # fmt: skip
 
     def _finish(self, asked: Asked, output: Any, stop: Sequence[str]) -> list[Sample]:
-        """An output as a sample, cut by our own rules; none where it is asked for anew.
+        """An output as a sample, cut by our own rules; none where it is asked for anew: vLLM knows nothing of reasoning.
 
-        vLLM knows nothing of reasoning. Where it stopped inside a thought, this text, and all later ones, are written
-        without its stop strings and cut here alone: the same text so far, since a draw depends on its own seed.
+        Where it stopped inside a thought, this text, and all later ones, are written without its stop strings: the same
+        text so far, since a draw depends on its own seed.
         """
         (request, prompt, sent), ids, reason = asked, list(output.token_ids), output.finish_reason
         if reason not in ("stop", "length"):

@@ -2,42 +2,35 @@
 
 One request and its answer, to /chat/completions (a prompt of plain text goes to /completions as ``prompt``):
 
-    {"model": "m", "messages": [{"role": "user", "content": "Question: ..."}], "temperature": 0.0, "top_p": 1.0,
-     "max_tokens": 512, "seed": 1406530441, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": -1, ...}
+    {"model": "m", "messages": [{"role": "user", "content": "Question: ..."}], "temperature": 0.0, "seed": 14, ...}
     {"model": "m", "choices": [{"index": 0, "message": {"content": "... #### 18"}, "finish_reason": "stop"}],
      "usage": {"prompt_tokens": 812, "completion_tokens": 64}}
 
 Every sampling field is sent, so that nothing comes from a model's own generation config. What comes back is an answer
-(text, cut or whole, also none: the model's own doing) or a failure with a name (the server's doing: an error, a filter,
-a text taken for a tool call). Only answers are scored.
+(also an empty one: the model's own doing) or a failure with a name (the server's doing), which is never scored.
 """
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, cut_at_stop, sample_seed
-from gsm8k_nb.samplers.refusals import Failure, Learnt, failure, says
+from gsm8k_nb.samplers.refusals import NEUTRAL, SPEECH, WORDS, Failure, Learnt, failure, says
+from gsm8k_nb.samplers.server import Key
 from gsm8k_nb.texts import one_line
 
 MAX_STOPS = 4  # OpenAI's limit; all of them are cut here too
-_ENDS = {  # servers' words for the two ways in which a model's own text ends
-    **dict.fromkeys(("eos", "eos_token", "stop_sequence", "end_turn", "endoftext"), "stop"),
-    **dict.fromkeys(("max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"), "length"),
-}
-_BROKEN_OFF = r"error|abort|cancel|fail|insufficient|network|overload|timeout|unavailable"  # another try may do
-_TAKEN = r"filter|safety|recitation|prohibited|blocklist|sensitive|spii|tool|function_?call"
 
 
 @dataclass(frozen=True)
 class Choice:
     """One completion. ``error`` says why it is no answer; ``again``: another try may bring one."""
 
-    text: str
+    text: str = ""
     reasoning: str | None = None
     finish_reason: str | None = None
     error: str | None = None
@@ -58,21 +51,17 @@ class Reply:
 
 def fields(config: RunConfig, learnt: Learnt, stop: Sequence[str] = ()) -> dict[str, Any]:
     """The fields that all requests of a run have, but for what the server does not take."""
-    sent: dict[str, Any] = {
+    stated = {
         "temperature": config.temperature,
         "top_p": config.top_p,
         learnt.token_field: config.max_new_tokens,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
+        "top_k": config.top_k,
+        "reasoning_effort": config.reasoning_effort,
+        "stop": list(stop[:MAX_STOPS]) or None,
     }
-    if config.base_url is not None:  # OpenAI's own knows none of these; vLLM, SGLang and llama.cpp do
-        sent |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0}
-    if config.top_k is not None:
-        sent["top_k"] = config.top_k
-    if config.reasoning_effort is not None:
-        sent["reasoning_effort"] = config.reasoning_effort
-    if stop:
-        sent["stop"] = list(stop[:MAX_STOPS])
+    # vLLM, SGLang and llama.cpp know all of the neutral ones, OpenAI's own only these.
+    known = NEUTRAL if config.base_url is not None else {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+    sent = known | {name: value for name, value in stated.items() if value is not None}
     return {name: value for name, value in sent.items() if name not in learnt.dropped}
 
 
@@ -88,38 +77,38 @@ def request_body(config: RunConfig, learnt: Learnt, asked: Sequence[Request], st
     return path, body
 
 
-# ---- what comes back
-
-
-def read_reply(raw: bytes, hide: Callable[[str], str], clean: Callable[[str], str]) -> Reply:
-    """A server's answer with status 200. Failure or Refused where it holds no choice.
-
-    ``hide`` takes the key out of a server's words, ``clean`` out of a model's.
-    """
+def read_reply(raw: bytes, key: Key) -> Reply:
+    """A server's answer with status 200. Failure or Refused where it holds no choice."""
     try:
-        reply = json.loads(raw)
+        reply = key.parse(raw)
     except (ValueError, RecursionError):
-        raise Failure("bad JSON", one_line(hide(raw.decode("utf-8", "replace")))) from None
+        raise Failure("bad JSON", _words(raw, key)) from None
     if not isinstance(reply, dict):
         raise Failure("bad JSON", "not an object")
-    if reply.get("error"):  # some gateways send an error with status 200
-        code = reply["error"].get("code") if isinstance(reply["error"], dict) else None
-        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 500, raw, {}, hide)
-    listed = reply.get("choices")
-    found = sorted(filter(_is_choice, listed), key=_index) if isinstance(listed, list) else []
-    read = [_choice(value, hide, clean) for value in found]
+    if error := reply.get("error"):  # some gateways send an error with status 200
+        code = error.get("code") if isinstance(error, dict) else None
+        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 500, raw, {}, key.hide)
+    listed = reply["choices"] if isinstance(reply.get("choices"), list) else []
+    choices = [value for value in listed if _is_choice(value)]
+    choices.sort(key=lambda value: value["index"] if type(value.get("index")) is int else 0)
+    read = [_choice(value, key) for value in choices]
     kept = [choice for choice in read if not choice.again]  # the others are asked for once more
+    if read and not kept:
+        raise Failure("failed choice", read[0].error or "")
+    if not kept and re.search(rb'(?i)block_?reason|"filtered":\s*true', raw):
+        raise Failure("prompt kept back by the server's filter", _words(raw, key), again=False)
     if not kept:
-        blocked = bool(re.search(rb'(?i)block_?reason|"filtered":\s*true', raw))
-        kind = "prompt kept back by the server's filter" if blocked else "no choices"
-        words = one_line(hide(raw.decode("utf-8", "replace")))
-        raise Failure("failed choice", read[0].error or "") if read else Failure(kind, words, again=not blocked)
+        raise Failure("no choices", _words(raw, key))
     counts_one = "timings" in reply and len(kept) > 1  # llama.cpp's server, which adds its timings
     total = None if counts_one else _count(reply, "completion_tokens")
-    model, fingerprint = (
-        clean(reply[name]) if isinstance(reply.get(name), str) else None for name in ("model", "system_fingerprint")
+    model, system = (
+        reply[name] if isinstance(reply.get(name), str) else None for name in ("model", "system_fingerprint")
     )
-    return Reply(kept, _count(reply, "prompt_tokens"), total, model, fingerprint, counts_one)
+    return Reply(kept, _count(reply, "prompt_tokens"), total, model, system, counts_one)
+
+
+def _words(raw: bytes, key: Key) -> str:
+    return one_line(key.hide(raw.decode("utf-8", "replace")))
 
 
 def _is_choice(value: Any) -> bool:
@@ -128,28 +117,23 @@ def _is_choice(value: Any) -> bool:
     )
 
 
-def _index(value: dict[str, Any]) -> int:
-    index = str(value.get("index"))
-    return int(index) if index.isdecimal() and len(index) < 9 else 0
-
-
-def _choice(value: dict[str, Any], hide: Callable[[str], str], clean: Callable[[str], str]) -> Choice:
+def _choice(value: dict[str, Any], key: Key) -> Choice:
     message = value["message"] if isinstance(value.get("message"), dict) else {"content": value.get("text")}
-    word = one_line(clean(str(value["finish_reason"])), 80) if value.get("finish_reason") else None
-    finish = _ENDS.get((word or "").lower(), word)
+    word = one_line(str(value["finish_reason"]), 80) if value.get("finish_reason") else None
+    finish = SPEECH["ends"].get((word or "").lower(), word)
     if value.get("error"):
-        return Choice("", None, finish, one_line(hide(f"error in the choice: {value['error']}")), again=True)
+        return Choice("", None, finish, one_line(key.hide(f"error in the choice: {value['error']}")), again=True)
     try:
         text, thought = _contents(message.get("content"))
     except TypeError as error:
         return Choice("", None, finish, f"no text: {error}")
-    text = clean(text or str(message.get("refusal") or ""))
-    said = message.get("reasoning_content") or message.get("reasoning") or thought
-    reasoning = clean(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)) or None
-    if says(finish, _TAKEN) or message.get("tool_calls") or message.get("function_call"):
+    text = text or str(message.get("refusal") or "")
+    thought = message.get("reasoning_content") or message.get("reasoning") or thought
+    reasoning = (thought if isinstance(thought, str) else json.dumps(thought, ensure_ascii=False)) or None
+    if says(finish, WORDS["taken"]) or message.get("tool_calls") or message.get("function_call"):
         why = f"finish_reason {finish!r}: a filter or tool parser of the server took the text"
         return Choice(text, reasoning, finish, why)
-    if says(finish, _BROKEN_OFF) or finish not in (None, "stop", "length") and not (text or reasoning):
+    if says(finish, WORDS["broken_off"]) or finish not in (None, "stop", "length") and not (text or reasoning):
         return Choice(text, reasoning, finish, f"finish_reason {finish!r}: the server broke off", again=True)
     return Choice(text, reasoning, finish)
 
@@ -179,10 +163,10 @@ def _count(reply: dict[str, Any], name: str) -> int | None:
 
 
 def samples(asked: Sequence[Request], reply: Reply, stop: Sequence[str], seconds: float) -> list[Sample]:
-    """A sample for each choice, in order, for the first of ``asked``; there may be fewer choices than asked for.
+    """A sample for each choice, in order, for the first of ``asked``; a failed choice has an error and no text.
 
     The prompt's tokens stand at the first, the completions' are divided by the length of the texts: both add up to
-    what is billed. A failed choice is a sample with an error, and without text.
+    what is billed.
     """
     choices = reply.choices[: len(asked)]
     weights = [len(choice.text) + len(choice.reasoning or "") + 1 for choice in choices]  # each ends with a token too
@@ -191,8 +175,7 @@ def samples(asked: Sequence[Request], reply: Reply, stop: Sequence[str], seconds
         kept, cut = cut_at_stop(choice.text, stop)
         text, finish = None if choice.error else kept, "stop" if cut else choice.finish_reason
         tokens = 0 if place else reply.prompt_tokens, _share(reply.completion_tokens, weights, place)
-        name = request.problem.id, request.sample_index
-        made.append(Sample(*name, text, finish, choice.error, *tokens, round(seconds, 4), choice.reasoning))
+        made.append(Sample(*request.key, text, finish, choice.error, *tokens, round(seconds, 4), choice.reasoning))
     return made
 
 

@@ -29,7 +29,7 @@ Asked = tuple[Problem, int]  # a problem and a sample index
 
 @dataclass(frozen=True)
 class Sampled:
-    """What one call of the sampling loop found and did, in samples."""
+    """What one call of the sampling loop did, in samples."""
 
     requested: int
     on_disk: int
@@ -42,13 +42,8 @@ class Sampled:
 def begin(config: RunConfig, dataset: Dataset, problems: Sequence[Problem]) -> Run:
     """Open the run folder for these parameters and this data, and store its problems there."""
     run = Run(config.run_folder)
-    inputs = Inputs(
-        data_sha256=dataset.sha256,
-        data_label=dataset.label,
-        data_source=dataset.source,
-        data_verified=dataset.verified,
-        data_problems=len(dataset.problems),
-    )
+    facts = {f"data_{name}": getattr(dataset, name) for name in ("sha256", "label", "source", "verified")}
+    inputs = Inputs(**facts, data_problems=len(dataset.problems))
     with run.writing():  # another process that samples here must not find its problems exchanged
         run.start(config, inputs, problems)
     return run
@@ -56,11 +51,9 @@ def begin(config: RunConfig, dataset: Dataset, problems: Sequence[Problem]) -> R
 
 def plan(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptFormat) -> costs.Plan:
     """What ``fill`` would ask for: samples, tokens and, where there are prices, money. Nothing is sent or loaded."""
-    journal = run.journal()
-    missing = _missing(config, problems, journal)
-    prompts = (render(form, problem.question, config.chat_template != "plain") for problem, _ in missing)
-    typical = render(form, problems[0].question, config.chat_template != "plain")
-    return costs.plan(config, prompts, journal.samples.values(), typical)
+    journal, chat = run.journal(), config.chat_template != "plain"
+    prompts = (render(form, problem.question, chat) for problem, _ in _missing(config, problems, journal))
+    return costs.plan(config, prompts, journal.samples.values(), render(form, problems[0].question, chat))
 
 
 def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptFormat) -> Sampled:
@@ -73,9 +66,10 @@ def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptF
         run.check_problems(problems)
         journal = run.journal()
         missing = _missing(config, problems, journal)
-        sampler, inputs = _prepare(run, config, form, bool(missing) and not config.dry_run)
+        needed = bool(missing) and not config.dry_run
+        sampler, inputs = _prepare(run, config, form, needed)
         run.start(config, inputs)
-        if sampler and missing and not config.dry_run:
+        if sampler and needed:
             _generate(run, config, form, missing, journal, sampler)
         elif journal.samples and not run.read_json("manifest.json"):
             manifest.Session(run, {}).write("sampled", {})
@@ -99,27 +93,21 @@ def _prepare(run: Run, config: RunConfig, form: PromptFormat, needed: bool) -> t
     What can be known without the engine is compared with the run's before it is loaded. A replay's source is always
     opened, which costs nothing: how its texts were made is its affair, known from its run folder or stated.
     """
-    exemplars = [shot.id for shot in form.exemplars]
     made_by = None if config.dry_run else model_fingerprint(config)
+    exemplars = [shot.id for shot in form.exemplars]
     inputs = Inputs(prompt_sha256=form.sha256, exemplar_ids=exemplars, model_fingerprint=made_by)
     run.check(config, inputs)
-    if config.sampler == "replay":
-        sampler = open_sampler(config)
-        source = sampler.describe()
-        return sampler, inputs.joined(
-            Inputs(replay_sha256=source["source_sha256"], replay_config=source["source_config"])
-        )
-    if not needed:
+    if not needed and config.sampler != "replay":
         return None, inputs
     sampler = open_sampler(config)
-    chat = use_chat(config, sampler)
-    said = Inputs(
-        chat=chat,
-        stop=list(stops(form, chat)),
-        exemplars_as="turns" if chat else "text",
-        model_fingerprint=made_by or sampler.describe().get("fingerprint"),
-    )
-    return sampler, inputs.joined(said)
+    engine = sampler.describe()
+    if config.sampler == "replay":
+        opened = Inputs(replay_sha256=engine["source_sha256"], replay_config=engine["source_config"])
+    else:
+        chat = use_chat(config, sampler)
+        opened = Inputs(chat=chat, stop=list(stops(form, chat)), exemplars_as="turns" if chat else "text")
+        opened = opened.joined(Inputs(model_fingerprint=made_by or engine.get("fingerprint")))
+    return sampler, inputs.joined(opened)
 
 
 def _missing(config: RunConfig, problems: Sequence[Problem], journal: Journal) -> list[Asked]:
@@ -133,28 +121,26 @@ def use_chat(config: RunConfig, sampler: Sampler) -> bool:
     """Whether prompts are rendered by the chat template: as the parameters say, ``auto`` where there is one."""
     if config.chat_template == "template" and not sampler.has_chat_template:
         raise ValueError(f"chat_template: {config.model!r} has no chat template; use chat_template: plain")
-    return config.chat_template == "template" or (config.chat_template == "auto" and sampler.has_chat_template)
+    return config.chat_template != "plain" and sampler.has_chat_template
 
 
 def _generate(
     run: Run, config: RunConfig, form: PromptFormat, missing: list[Asked], journal: Journal, sampler: Sampler
 ) -> None:
-    chat = use_chat(config, sampler)
-    stop = stops(form, chat)
+    chat, problem = use_chat(config, sampler), missing[0][0]
+    prompt = render(form, problem.question, chat)
     if config.sampler != "replay" and not run.read_json("prompt.json"):
-        problem = missing[0][0]
-        run.write_json("prompt.json", {"problem_id": problem.id, "prompt": render(form, problem.question, chat)})
+        run.write_json("prompt.json", {"problem_id": problem.id, "prompt": prompt})
     log = manifest.Session(run, sampler.describe())
-    purse = costs.Purse(config, journal.samples.values(), render(form, missing[0][0].question, chat))
+    purse = costs.Purse(config, journal.samples.values(), prompt)
     status = "interrupted"
     try:
-        with progress(len(missing)) as bar, interruptible() as safe:
-            session = _Session(run, sampler, form, chat, stop, purse, bar, safe)
-            first, rest = _probe_first(config, missing)
-            seen = list(_ask(session, first))
-            if seen:
-                report_smoke(run, smoke.look(seen, form, chat))
-            for _ in _ask(session, rest):
+        with _progress(len(missing)) as bar, interruptible() as safe:
+            session = _Session(run, sampler, form, chat, purse, bar, safe)
+            probe = _probe(config, missing)
+            if seen := list(session.ask(probe)):
+                _report_smoke(run, smoke.look(seen, form, chat))
+            for _ in session.ask([asked for asked in missing if asked not in probe]):
                 pass
         status = "sampled"
     except KeyboardInterrupt:
@@ -167,63 +153,55 @@ def _generate(
 
 @dataclass(frozen=True)
 class _Session:
-    """What every batch of one sampling session needs."""
+    """One sitting with an engine."""
 
     run: Run
     sampler: Sampler
     form: PromptFormat
     chat: bool
-    stop: tuple[str, ...]
     purse: costs.Purse
     bar: tqdm
     safe: Callable[[], AbstractContextManager[None]]
 
-
-def _ask(session: _Session, missing: list[Asked]) -> Iterator[Sample]:
-    """Samples as they come, each on disk before it is handed on. Ends where the budget does, all under way finished."""
-    while missing:
-        answered: set[tuple[str, int]] = set()
-        with closing(session.sampler.sample(_requests(session, missing), session.stop)) as stream:
-            for batch in stream:
-                try:
-                    with session.safe():
-                        session.run.append(batch)
-                except KeyboardInterrupt as interrupt:
-                    session.run.append(stream.throw(interrupt))  # what has arrived; raises at once where nothing has
-                    raise
-                session.purse.pay(batch)
-                session.bar.update(len(batch))
-                answered.update((sample.problem_id, sample.sample_index) for sample in batch)
-                yield from batch
-        if not answered:
-            return
-        # A purse that had to count requests under way at their worst may have money left once they have ended.
-        missing = [(problem, index) for problem, index in missing if (problem.id, index) not in answered]
-
-
-def _requests(session: _Session, missing: list[Asked]) -> Iterator[Request]:
-    """Requests as an engine takes them: a problem's samples share one prompt, so memory does not grow with them."""
-    for problem, asked in groupby(missing, key=lambda pair: pair[0]):
-        prompt = render(session.form, problem.question, session.chat)
-        for _, index in asked:
-            if not session.purse.affords(prompt):
+    def ask(self, missing: list[Asked]) -> Iterator[Sample]:
+        """Samples as they come, on disk before they are handed on. Ends where the budget does, with all under way."""
+        while missing:
+            answered: set[tuple[str, int]] = set()
+            with closing(self.sampler.sample(self._requests(missing), stops(self.form, self.chat))) as stream:
+                for batch in stream:
+                    try:
+                        with self.safe():
+                            self.run.append(batch)
+                    except KeyboardInterrupt as interrupt:
+                        self.run.append(stream.throw(interrupt))  # what has arrived; raises at once where nothing has
+                        raise
+                    self.purse.pay(batch)
+                    self.bar.update(len(batch))
+                    answered.update((sample.problem_id, sample.sample_index) for sample in batch)
+                    yield from batch
+            if not answered:
                 return
-            yield Request(problem, index, prompt)
+            # A purse that had to count requests under way at their worst may have money left once they have ended.
+            missing = [(problem, index) for problem, index in missing if (problem.id, index) not in answered]
+
+    def _requests(self, missing: list[Asked]) -> Iterator[Request]:
+        """Requests as an engine takes them: a problem's samples share one prompt, so memory does not grow with them."""
+        for problem, asked in groupby(missing, key=lambda pair: pair[0]):
+            prompt = render(self.form, problem.question, self.chat)
+            for _, index in asked:
+                if not self.purse.affords(prompt):
+                    return
+                yield Request(problem, index, prompt)
 
 
-def _probe_first(config: RunConfig, missing: list[Asked]) -> tuple[list[Asked], list[Asked]]:
-    """A sample of each of the first problems, and the others; no probe where the run is short or stored."""
-    if config.sampler == "replay" or not config.smoke or len(missing) < LONG_RUN * config.smoke:
-        return [], missing
-    firsts: dict[str, int] = {}
-    for problem, index in missing:
-        firsts.setdefault(problem.id, index)
-    chosen = set(islice(firsts.items(), config.smoke))
-    probe = [(problem, index) for problem, index in missing if (problem.id, index) in chosen]
-    return probe, [(problem, index) for problem, index in missing if (problem.id, index) not in chosen]
+def _probe(config: RunConfig, missing: list[Asked]) -> list[Asked]:
+    """A sample of each of the first problems, to be looked at; none where the run is short or stored."""
+    if config.sampler == "replay" or len(missing) < LONG_RUN * config.smoke:
+        return []
+    return [next(asked) for _, asked in islice(groupby(missing, key=lambda pair: pair[0]), config.smoke)]
 
 
-def report_smoke(run: Run, findings: list[smoke.Finding]) -> None:
+def _report_smoke(run: Run, findings: list[smoke.Finding]) -> None:
     """Print what is odd about the first samples, with texts, and keep it in ``smoke.json``."""
     run.write_json("smoke.json", {"findings": [asdict(finding) for finding in findings]})
     for finding in findings:
@@ -232,16 +210,7 @@ def report_smoke(run: Run, findings: list[smoke.Finding]) -> None:
             print(textwrap.indent(textwrap.shorten(text, 600, placeholder=" [...]"), "    "))
 
 
-def progress(total: int) -> tqdm:
+def _progress(total: int) -> tqdm:
     """A plain text bar of at most ``BAR_UPDATES`` lines: widgets break exports, and each redraw would be stored."""
-    return tqdm(
-        total=total,
-        desc="samples",
-        unit="sample",
-        file=sys.stdout,
-        ascii=True,
-        ncols=80,
-        mininterval=0,
-        maxinterval=float("inf"),
-        miniters=max(total // BAR_UPDATES, 1),
-    )
+    never = {"mininterval": 0, "maxinterval": float("inf"), "miniters": max(total // BAR_UPDATES, 1)}
+    return tqdm(total=total, desc="samples", unit="sample", file=sys.stdout, ascii=True, ncols=80, **never)

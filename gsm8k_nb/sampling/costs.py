@@ -59,22 +59,22 @@ def price(config: RunConfig, prompt_tokens: int, completion_tokens: int) -> floa
 
 
 def is_uncounted(sample: Sample) -> bool:
-    return sample.error is None and (sample.prompt_tokens is None or sample.completion_tokens is None)
-
-
-def billed(sample: Sample, typical: Prompt) -> tuple[int, int]:
-    """Tokens of prompt and completion, estimated where they were not counted; of a failed request nothing is known."""
-    prompt, completion = sample.prompt_tokens, sample.completion_tokens
-    if not is_uncounted(sample):
-        return prompt or 0, completion or 0
-    written = estimated_tokens(f"{sample.text or ''}{sample.reasoning or ''}")
-    return estimated_tokens(typical) if prompt is None else prompt, written if completion is None else completion
+    return sample.error is None and None in (sample.prompt_tokens, sample.completion_tokens)
 
 
 def spent(config: RunConfig, samples: Iterable[Sample], typical: Prompt) -> float | None:
-    """What these samples cost, or None where the prices are not given."""
-    counts = [billed(sample, typical) for sample in samples]
-    return price(config, sum(prompt for prompt, _ in counts), sum(completion for _, completion in counts))
+    """What these samples cost, or None without prices. Tokens that were not counted are estimated, but of a failed
+    request nothing is known."""
+    prompts = completions = 0
+    for sample in samples:
+        prompt, completion = sample.prompt_tokens, sample.completion_tokens
+        if is_uncounted(sample):
+            prompt = estimated_tokens(typical) if prompt is None else prompt
+            written = f"{sample.text or ''}{sample.reasoning or ''}"
+            completion = estimated_tokens(written) if completion is None else completion
+        prompts += prompt or 0
+        completions += completion or 0
+    return price(config, prompts, completions)
 
 
 class Purse:
@@ -94,10 +94,9 @@ class Purse:
             return True
         full = price(self.config, estimated_tokens(prompt), self.config.max_new_tokens)
         each = self.paid / self.n_paid if self.n_paid else full or 0.0
-        if self.spent + (self.under_way + 1) * each > self.config.budget:
-            return False
-        self.under_way += 1
-        return True
+        affordable = self.spent + (self.under_way + 1) * each <= self.config.budget
+        self.under_way += affordable
+        return affordable
 
     def pay(self, samples: list[Sample]) -> None:
         cost = spent(self.config, samples, self.typical) or 0.0

@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -25,14 +26,13 @@ PACKAGES = (
 
 
 class Session:
-    """One sitting of sampling, written into the manifest when it begins and when it ends.
+    """One sitting of sampling, written into the manifest when it begins and when it ends, after earlier ones.
 
-    Earlier sittings are kept; what scored before is not, as it did not score these samples.
+    What scored before is not kept, as it did not score these samples.
     """
 
-    def __init__(self, run: Run, engine: Mapping[str, Any], started: str | None = None) -> None:
-        self.run = run
-        self.started = started or now()
+    def __init__(self, run: Run, engine: Mapping[str, Any]) -> None:
+        self.run, self.started = run, now()
         self.earlier = run.read_json("manifest.json").get("sessions") or []
         self.write("running", engine)
 
@@ -41,42 +41,36 @@ class Session:
         ended = None if status == "running" else now()
         journal = self.run.journal()
         samples = journal.samples.values()
-        self.run.write_json(
-            "manifest.json",
-            {
-                "run_id": self.run.folder.name,
-                "inputs": self.run.inputs().known(),
-                "engine": dict(engine),
-                "environment": environment(),
-                "sessions": [*self.earlier, {"started": self.started, "ended": ended, "status": status}],
-                "tokens": {
-                    "prompt": sum(sample.prompt_tokens or 0 for sample in samples),
-                    "completion": sum(sample.completion_tokens or 0 for sample in samples),
-                    "samples_not_counted": sum(map(costs.is_uncounted, samples)),
-                },
-                "samples": {"completed": journal.completed, "failed": len(samples) - journal.completed},
-                "status": status,
+        values = {
+            "run_id": self.run.folder.name,
+            "inputs": self.run.inputs().known(),
+            "engine": dict(engine),
+            "environment": environment(),
+            "sessions": [*self.earlier, {"started": self.started, "ended": ended, "status": status}],
+            "tokens": {
+                "prompt": sum(sample.prompt_tokens or 0 for sample in samples),
+                "completion": sum(sample.completion_tokens or 0 for sample in samples),
+                "samples_not_counted": sum(map(costs.is_uncounted, samples)),
             },
-        )
+            "samples": {"completed": journal.completed, "failed": len(samples) - journal.completed},
+            "status": status,
+        }
+        self.run.write_json("manifest.json", values)
 
 
 def environment() -> dict[str, Any]:
     """Git commit and dirty flag (None outside a checkout), Python, package versions, platform and cores."""
+    packages = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     return {
-        "git": git_state(),
+        "git": _git_state(),
         "python": platform.python_version(),
-        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "packages": packages,
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
     }
-
-
-def git_state() -> dict[str, Any] | None:
-    """``{"commit": ..., "dirty": ...}`` of the checkout the package lies in."""
-    commit = _git("rev-parse", "HEAD")
-    if commit is None:
-        return None
-    return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no"))}
 
 
 def now() -> str:
@@ -84,16 +78,16 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _git(*arguments: str) -> str | None:
-    command = ["git", "-C", str(repository_root()), *arguments]
+def _git_state() -> dict[str, Any] | None:
+    """``{"commit": ..., "dirty": ...}`` of the checkout the package lies in."""
+    questions = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        commit, changes = (
+            subprocess.check_output(
+                ["git", "-C", str(repository_root()), *question], stderr=subprocess.DEVNULL, text=True, timeout=10
+            ).strip()
+            for question in questions
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    return {"commit": commit, "dirty": bool(changes)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.records import Sample
-from gsm8k_nb.texts import degenerate as degenerate
+from gsm8k_nb.texts import degenerate
 
 SHOWN = 2  # texts shown with a finding
 SHORT = 4  # tokens; a chain of thought is longer
@@ -35,62 +35,51 @@ class Finding:
 
 
 def look(samples: Sequence[Sample], form: PromptFormat, chat: bool, threshold: float = 0.25) -> list[Finding]:
-    """What is odd about a run's first samples: each check that more than this share of them fails, and failed requests.
-
-    Checked are: failed requests, texts that are empty, very short, cut, a loop or not in the asked-for form, a new
-    question after the answer, and marks of a chat template.
-    """
+    """What is odd about a run's first samples: failed requests, and each check that more than this share fails."""
     failed = [sample for sample in samples if sample.error is not None]
     answered = [sample for sample in samples if sample.error is None]
-    found = [Finding("failed", len(failed), len(samples), f"requests failed: {failed[0].error}", ())] if failed else []
+    findings = []
+    if failed:
+        findings.append(Finding("failed", len(failed), len(samples), f"requests failed: {failed[0].error}", ()))
     for name, (odd, advice) in _checks(form, chat).items():
-        texts = [sample.text or "" for sample in answered if odd(sample)]
+        texts = [sample.text or "" for sample in answered if odd(sample.text or "", sample)]
         if len(texts) > threshold * len(answered):
-            found.append(Finding(name, len(texts), len(answered), advice, tuple(texts[:SHOWN])))
-    return found
+            findings.append(Finding(name, len(texts), len(answered), advice, tuple(texts[:SHOWN])))
+    return findings
 
 
-def _empty(sample: Sample) -> bool:
-    return not (sample.text or "").strip()
-
-
-_Check = tuple[Callable[[Sample], bool], str]
-_ANY: dict[str, _Check] = {  # what is odd in every run
-    "empty": (
-        lambda sample: _empty(sample) and not sample.reasoning,
-        "completions are empty: an end token or stop string comes at once; look at the prompt and its template",
-    ),
-    "thought_only": (
-        lambda sample: _empty(sample) and bool(sample.reasoning),
-        "completions hold reasoning and no answer: raise max_new_tokens where they were cut; else the server's "
-        "reasoning parser takes all text for a thought: start it without, or with the one made for this model",
-    ),
-    "short": (  # a restated question that meets a stop string
-        lambda sample: not _empty(sample) and (sample.completion_tokens or SHORT + 1) <= SHORT,
-        f"completions end within {SHORT} tokens: does a stop string cut them?",
-    ),
-    "repeats": (lambda sample: degenerate(sample.text or ""), "completions end in a loop of one piece of text"),
-}
-
-
-def _checks(form: PromptFormat, chat: bool) -> dict[str, _Check]:
-    pattern = re.compile(form.answer_pattern)
+def _checks(form: PromptFormat, chat: bool) -> dict[str, tuple[Callable[[str, Sample], object], str]]:
+    """By name, what is odd about a text or its sample, and what to do about it."""
     other = "chat_template: " + ("plain, if this is a base model" if chat else "template, if this is a chat model")
-    return _ANY | {
+    return {
+        "empty": (
+            lambda text, sample: not text.strip() and not sample.reasoning,
+            "completions are empty: an end token or stop string comes at once; look at the prompt and its template",
+        ),
+        "thought_only": (
+            lambda text, sample: not text.strip() and sample.reasoning,
+            "completions hold reasoning and no answer: raise max_new_tokens where they were cut; else the server's "
+            "reasoning parser takes all text for a thought: start it without, or with the one made for this model",
+        ),
+        "short": (  # a restated question that meets a stop string
+            lambda text, sample: text.strip() and (sample.completion_tokens or SHORT + 1) <= SHORT,
+            f"completions end within {SHORT} tokens: does a stop string cut them?",
+        ),
+        "repeats": (lambda text, sample: degenerate(text), "completions end in a loop of one piece of text"),
         "cut": (
-            lambda sample: sample.finish_reason == "length",
+            lambda text, sample: sample.finish_reason == "length",
             f"completions were cut: raise max_new_tokens, or {other}",
         ),
         "no_form": (
-            lambda sample: not pattern.search(sample.text or ""),
+            lambda text, sample: not re.search(form.answer_pattern, text),
             "completions do not give their answer in the form that the prompt asks for; see the rules' disagreement",
         ),
         "runs_on": (
-            lambda sample: bool(_RUNS_ON.search(sample.text or "")),
+            lambda text, sample: _RUNS_ON.search(text),
             f"completions go on with a question of their own: try {other}",
         ),
         "marks": (
-            lambda sample: bool(_MARKS.search(sample.text or "")),
+            lambda text, sample: _MARKS.search(text),
             f"completions hold marks of a chat template: it was not applied, or twice; try {other}",
         ),
     }

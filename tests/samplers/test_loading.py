@@ -40,8 +40,8 @@ def gguf(folder, tail: bytes):
 
 
 def test_two_files_with_other_weights_never_share_a_conversion(tmp_path, converted):
-    one, other = gguf(tmp_path / "a", b"one"), gguf(tmp_path / "b", b"two")
-    folders = [loading.converted_gguf(file) for file in (one, other, one)]
+    first, second = gguf(tmp_path / "a", b"one"), gguf(tmp_path / "b", b"two")
+    folders = [loading.converted_gguf(file) for file in (first, second, first)]
     assert folders[0] == folders[2] != folders[1] and len(converted) == 2
     assert [(folder / "weights").read_bytes()[-3:] for folder in folders] == [b"one", b"two", b"one"]
 
@@ -94,7 +94,7 @@ loading.converted_gguf(Path({str(file)!r}))
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     folder = loading.converted_gguf(file)
     assert (folder / "weights").read_bytes() == file.read_bytes()
-    assert [one.name for one in folder.parent.iterdir() if one.is_dir()] == [folder.name]
+    assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
 
 
 def test_a_file_written_to_meanwhile_is_refused(tmp_path, converted, monkeypatch):

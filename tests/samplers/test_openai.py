@@ -26,7 +26,7 @@ from gsm8k_nb import data, prompts, sampling, scoring
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem, Sample
 from gsm8k_nb.runs import Run
-from gsm8k_nb.samplers import Request, SamplerError, crew, openai, refusals, wire
+from gsm8k_nb.samplers import Request, SamplerError, crew, openai, refusals, server, wire
 
 from ..conftest import ROOT
 from .stub_server import FAULTS, Reply, error, faulty, number_in, reply, serve, text_for
@@ -53,9 +53,9 @@ def problem(number: int) -> Problem:
 
 def asked(n_problems: int, n_samples: int = 1, chat: bool = True) -> list[Request]:
     made = []
-    for one in map(problem, range(1, n_problems + 1)):
-        prompt = [{"role": "user", "content": one.question}] if chat else f"Question: {one.question}"
-        made += [Request(one, index, prompt) for index in range(n_samples)]
+    for asked_of in map(problem, range(1, n_problems + 1)):
+        prompt = [{"role": "user", "content": asked_of.question}] if chat else f"Question: {asked_of.question}"
+        made += [Request(asked_of, index, prompt) for index in range(n_samples)]
     return made
 
 
@@ -66,7 +66,7 @@ def ask(config: RunConfig, requests: list[Request], stop=()) -> tuple[list[Sampl
 
 
 def keys(samples) -> Counter:
-    return Counter((one.problem_id, one.sample_index) for one in samples)
+    return Counter((sample.problem_id, sample.sample_index) for sample in samples)
 
 
 def threads() -> list[threading.Thread]:
@@ -94,12 +94,12 @@ def test_a_fifth_of_all_requests_fail_in_every_way(most, n_problems):
     with serve(answer) as stub:
         got, facts = ask(config_of(stub.url, **config), requests)
     assert all(planned[fault] for fault in FAULTS) and sum(planned.values()) > n_problems * 4 / most
-    assert keys(got) == Counter((one.problem.id, one.sample_index) for one in requests)
-    assert not [one.error for one in got if one.error]
-    empty = [one for one in got if one.text == ""]
+    assert keys(got) == Counter((request.problem.id, request.sample_index) for request in requests)
+    assert not [sample.error for sample in got if sample.error]
+    empty = [sample for sample in got if sample.text == ""]
     assert 0 < len(empty) <= sum(nulls.values()) and not keys(empty).keys() - set(keys(got))
-    assert all(count <= nulls[name] for name, count in Counter(one.problem_id for one in empty).items())
-    assert all(one.text == text_for(int(one.problem_id[5:])) for one in got if one.text)
+    assert all(count <= nulls[name] for name, count in Counter(sample.problem_id for sample in empty).items())
+    assert all(sample.text == text_for(int(sample.problem_id[5:])) for sample in got if sample.text)
     scores = scoring.score_all([problem(number) for number in range(1, n_problems + 1)], got, ("strict",))
     assert sum(score.correct for score in scores) == n_problems * 4 - len(empty)
     assert facts["several_choices_at_once"].startswith("yes" if most == 4 else "no")
@@ -114,12 +114,12 @@ def test_a_request_that_failed_for_good_is_an_error_and_asked_again(tmp_path):
 
     with serve(answer) as stub:
         got, facts = ask(config_of(stub.url, max_retries=1), asked(6))
-        failed = [one for one in got if one.error]
-        assert len(got) == 6 and {one.problem_id for one in failed} == {"test-0001", "test-0003", "test-0005"}
+        failed = [sample for sample in got if sample.error]
+        assert len(got) == 6 and {sample.problem_id for sample in failed} == {"test-0001", "test-0003", "test-0005"}
         assert failed[0].error == "HTTP 503: too busy (tried 2 times)" and failed[0].text is None
         assert facts["retries"] == {"HTTP 503": 6}
         broken["on"] = False
-        assert not [one.error for one in ask(config_of(stub.url), asked(6))[0] if one.error]
+        assert not [sample.error for sample in ask(config_of(stub.url), asked(6))[0] if sample.error]
 
 
 def test_a_server_that_fails_for_long_ends_the_run(monkeypatch):
@@ -130,7 +130,7 @@ def test_a_server_that_fails_for_long_ends_the_run(monkeypatch):
         with pytest.raises(SamplerError, match="5 requests in a row failed for good.*disk full"):
             for batch in sampler.sample(iter(asked(40)), ()):
                 got += batch
-    assert len(got) == 4 and all(one.error for one in got) and not threads()
+    assert len(got) == 4 and all(sample.error for sample in got) and not threads()
 
 
 def test_no_server_is_one_error_and_no_rows():
@@ -160,7 +160,7 @@ def test_errors_inside_a_good_status_and_odd_answers_are_tried_again():
     ]  # fmt: skip
     with serve(lambda body, number: odd[number] if number < len(odd) else reply(body)) as stub:
         got, facts = ask(config_of(stub.url, concurrency=1), asked(1))
-    assert [one.text for one in got] == [text_for(1)]
+    assert [sample.text for sample in got] == [text_for(1)]
     assert facts["retries"] == {"HTTP 502": 1, "bad JSON": 2, "no choices": 3, "failed choice": 1}
 
 
@@ -203,8 +203,8 @@ def test_a_base_model_gets_text_and_stops():
         got, facts = ask(config_of(stub.url), asked(3, chat=False), stop)
     assert {seen.path for seen in stub.seen} == {"/completions"} and stub.seen[0].body["prompt"].startswith("Question")
     assert all(seen.body["stop"] == list(stop[:4]) for seen in stub.seen)
-    assert [one.text for one in sorted(got, key=str)] == [text_for(number) for number in (1, 2, 3)]
-    assert facts["endpoints"] == ["/completions"] and {one.finish_reason for one in got} == {"stop"}
+    assert [sample.text for sample in sorted(got, key=str)] == [text_for(number) for number in (1, 2, 3)]
+    assert facts["endpoints"] == ["/completions"] and {sample.finish_reason for sample in got} == {"stop"}
 
 
 def test_refused_fields_are_left_out_once_and_said(capsys):
@@ -224,7 +224,7 @@ def test_refused_fields_are_left_out_once_and_said(capsys):
     with serve(answer) as stub:
         got, facts = ask(config_of(stub.url, concurrency=1), asked(5, chat=False), ("\n\nQ:",))
     assert len(stub.seen) == 5 + 4  # each refusal once
-    assert {one.text for one in got} == {text_for(number) for number in range(1, 6)}
+    assert {sample.text for sample in got} == {text_for(number) for number in range(1, 6)}
     assert set(facts["dropped_fields"]) == {"max_tokens", "stop", "presence_penalty", *NOT_OPENAI}
     assert facts["sampling"]["max_completion_tokens"] == 512 and "max_tokens" not in facts["sampling"]
     assert not facts["retries"] and "does not take stop; left out" in capsys.readouterr().out
@@ -247,7 +247,7 @@ def test_a_field_that_matters_is_never_left_out():
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "words"),
     [
         (error(400, "maximum context length is 2048 tokens, reduce max_tokens"), "Lower max_new_tokens"),
         (error(400, "max_tokens=5000 cannot be greater than max_model_len=1024"), "Lower max_new_tokens"),
@@ -260,9 +260,9 @@ def test_a_field_that_matters_is_never_left_out():
         (error(501, "not here"), "not here"),
     ],
 )
-def test_a_refusal_ends_the_run_at_once_in_the_servers_words(answer, said):
+def test_a_refusal_ends_the_run_at_once_in_the_servers_words(answer, words):
     with serve(lambda body, number: answer) as stub:
-        with pytest.raises(SamplerError, match=said):
+        with pytest.raises(SamplerError, match=words):
             ask(config_of(stub.url, concurrency=2), asked(50))
         assert len(stub.seen) <= 2  # one try a worker
 
@@ -284,12 +284,15 @@ def test_what_a_choice_may_hold():
     }
     with serve(lambda body, number: answers[number_in(body)](body)) as stub:
         got, _ = ask(config_of(stub.url), asked(7))
-    found = [(one.text, one.finish_reason, one.reasoning) for one in sorted(got, key=lambda one: one.problem_id)]
-    assert found == [
+    choices = [
+        (sample.text, sample.finish_reason, sample.reasoning)
+        for sample in sorted(got, key=lambda sample: sample.problem_id)
+    ]
+    assert choices == [
         ("", "stop", None), ("#### 2", "stop", "5 + 5 is #### 10"), ("It is 3", "length", "hm"),
         ("I will not", "stop", None), ("It is 5", "stop", None), ("", "length", '{"steps": 2}'), ("7", "odd", "a"),
     ]  # fmt: skip
-    assert not [one.error for one in got if one.error]
+    assert not [sample.error for sample in got if sample.error]
 
 
 CALL = [{"id": "x", "type": "function", "function": {"name": "calculator", "arguments": "{}"}}]
@@ -319,7 +322,7 @@ def test_a_failed_generation_is_a_failed_sample_with_a_name(choice, named, tries
             if not chat and set(choice) & {"tool_calls", "function_call"}:
                 continue  # a completion has no message
             got, _ = ask(config_of(stub.url, max_retries=1, concurrency=1), asked(3, chat=chat))
-        [failed] = [one for one in got if one.error]
+        [failed] = [sample for sample in got if sample.error]
         assert failed.problem_id == "test-0002" and failed.text is None and named in failed.error
         assert len(stub.seen) == 2 + tries and not scoring.score_all([problem(2)], [failed], ("strict",))[0].correct
         assert scoring.score_all([problem(2)], [failed], ("strict",))[0].correct is None
@@ -337,7 +340,12 @@ def test_failed_choices_among_good_ones():
     with serve(answer) as stub:
         got, _ = ask(config_of(stub.url, n_samples=4, temperature=1, concurrency=1), asked(1, 4))
     assert keys(got) == keys(Sample("test-0001", index, "") for index in range(4)) and len(stub.seen) == 2
-    assert [bool(one.error) for one in sorted(got, key=lambda one: one.sample_index)] == [False, True, False, False]
+    assert [bool(sample.error) for sample in sorted(got, key=lambda sample: sample.sample_index)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_server_all_of_whose_texts_are_taken_ends_the_run(monkeypatch):
@@ -359,7 +367,7 @@ def test_a_server_all_of_whose_texts_are_taken_ends_the_run(monkeypatch):
 def test_an_answer_of_an_odd_shape_is_a_failed_request(odd):
     with serve(lambda body, number: Reply(odd) if number_in(body) == 2 else reply(body)) as stub:
         got, _ = ask(config_of(stub.url, max_retries=1), asked(3))
-    assert [one.problem_id for one in got if one.error] == ["test-0002"] and len(got) == 3
+    assert [sample.problem_id for sample in got if sample.error] == ["test-0002"] and len(got) == 3
 
 
 def test_indexes_of_choices_may_be_odd():
@@ -373,7 +381,7 @@ def test_indexes_of_choices_may_be_odd():
 
         with serve(answer) as stub:
             got, _ = ask(config_of(stub.url, n_samples=2, temperature=1), asked(3, 2))
-        assert len(got) == 6 and {one.text for one in got} == {text_for(number) for number in (1, 2, 3)}
+        assert len(got) == 6 and {sample.text for sample in got} == {text_for(number) for number in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(
@@ -393,7 +401,7 @@ def test_usage_that_is_none_is_unknown_and_the_row_can_be_read_again(usage, toke
 
     with serve(answer) as stub:
         got, _ = ask(config_of(stub.url), asked(2))
-    assert {(one.prompt_tokens, one.completion_tokens) for one in got} == {tokens}
+    assert {(sample.prompt_tokens, sample.completion_tokens) for sample in got} == {tokens}
     Run(tmp_path).append(got)
     journal = Run(tmp_path).journal()
     assert len(journal.samples) == 2 and not journal.damaged
@@ -412,7 +420,7 @@ def test_a_packed_answer_is_read_to_a_bound_only(monkeypatch):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with serve(answer) as stub:
         got, facts = ask(config_of(stub.url, max_retries=1), asked(4))
-    failed = {one.problem_id: one.error for one in got if one.error}
+    failed = {sample.problem_id: sample.error for sample in got if sample.error}
     assert failed == dict.fromkeys(("test-0002", "test-0003"), "too long an answer: more than 1 MiB (tried 2 times)")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10  # KiB
 
@@ -460,7 +468,7 @@ def test_a_stop_inside_reasoning_cuts_nothing():
 
     with serve(answer) as stub:
         got, facts = ask(config_of(stub.url), asked(3, chat=False), ("\n\nQ:",))
-    assert sorted(one.text for one in got) == [f"{thought}#### {number}" for number in (1, 2, 3)]
+    assert sorted(sample.text for sample in got) == [f"{thought}#### {number}" for number in (1, 2, 3)]
     assert "reasoning" in facts["dropped_fields"]["stop"]
 
 
@@ -468,19 +476,19 @@ def test_tokens_add_up_to_what_is_billed():
     texts = ["#### 1", "a much longer text " * 9, "", None, "short"]
     with serve(lambda body, number: reply(body, texts)) as stub:
         got, facts = ask(config_of(stub.url, n_samples=5, temperature=1), asked(1, 5))
-    got.sort(key=lambda one: one.sample_index)
+    got.sort(key=lambda sample: sample.sample_index)
     assert len(stub.seen) == 1 and stub.seen[0].body["n"] == 5 and facts["retries"] == {}
-    assert [one.prompt_tokens for one in got] == [50, 0, 0, 0, 0]
-    assert sum(one.completion_tokens for one in got) == 36
-    assert max(got, key=lambda one: one.completion_tokens).sample_index == 1
-    assert all(one.seconds > 0 for one in got)
+    assert [sample.prompt_tokens for sample in got] == [50, 0, 0, 0, 0]
+    assert sum(sample.completion_tokens for sample in got) == 36
+    assert max(got, key=lambda sample: sample.completion_tokens).sample_index == 1
+    assert all(sample.seconds > 0 for sample in got)
 
 
 def test_a_server_that_gives_one_choice_is_asked_for_one():
     one_choice = {"n": 1}
     with serve(lambda body, number: reply(body | one_choice)) as stub:
         got, facts = ask(config_of(stub.url, n_samples=8, temperature=1), asked(12, 8))
-    assert keys(got) == keys(Sample(one.problem.id, one.sample_index, "") for one in asked(12, 8))
+    assert keys(got) == keys(Sample(request.problem.id, request.sample_index, "") for request in asked(12, 8))
     assert len(stub.seen) == 12 * 8 and facts["several_choices_at_once"].startswith("no")
     assert sum("n" in seen.body for seen in stub.seen) < 40
 
@@ -494,7 +502,7 @@ def test_a_server_that_counts_one_choice_of_several_is_asked_for_one():  # as ll
     with serve(answer) as stub:
         got, facts = ask(config_of(stub.url, n_samples=4, temperature=1, concurrency=1), asked(3, 4))
     assert len(got) == 12 and len(stub.seen) == 1 + 8 and "one choice only" in facts["dropped_fields"]["n"]
-    assert Counter(one.completion_tokens for one in got) == {None: 4, 8: 8}
+    assert Counter(sample.completion_tokens for sample in got) == {None: 4, 8: 8}
 
 
 # ---- how it runs
@@ -524,15 +532,16 @@ def test_requests_are_taken_as_needed_and_finished_when_they_end():
     with serve(lambda body, number: reply(body)) as stub:
         answer, stub.answer = stub.answer, lambda body, number: go.wait(60) and answer(body, number)
         stream = openai.OpenAISampler(config_of(stub.url, concurrency=8)).sample(requests(), ())
-        first = threading.Thread(target=lambda: next(stream))
+        got: list[Sample] = []
+        first = threading.Thread(target=lambda: got.extend(next(stream)))
         first.start()
         while not stub.seen:
             time.sleep(0.01)
         assert len(taken) <= 16  # those under way, and as many ahead
         go.set()
         first.join()
-        assert sum(len(batch) for batch in stream) > 0
-    assert len(taken) == len(stub.seen) == 300
+        got += [sample for batch in stream for sample in batch]
+    assert len(taken) == len(stub.seen) == len(got) == 300
 
 
 def test_ctrl_c_hands_on_what_arrived(recwarn, caplog):
@@ -551,11 +560,11 @@ def test_ctrl_c_hands_on_what_arrived(recwarn, caplog):
                 got += batch
     finally:
         signal.signal(signal.SIGINT, before)
-    assert {one.problem_id for one in got} == {f"test-{number:04d}" for number in range(1, 11)}
+    assert {sample.problem_id for sample in got} == {f"test-{number:04d}" for number in range(1, 11)}
     assert len(stub.seen) == 14 and not threads()
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]
-    assert not [one for one in recwarn if issubclass(one.category, ResourceWarning | RuntimeWarning)]
+    assert not [warned for warned in recwarn if issubclass(warned.category, ResourceWarning | RuntimeWarning)]
 
 
 def test_closing_early_leaves_nothing_behind(caplog):
@@ -612,14 +621,19 @@ def test_a_missing_or_odd_key(monkeypatch):
     assert "secret" not in str(caught.value)
 
 
-def test_the_key_is_hidden_in_what_servers_say():
+def test_the_key_is_hidden_in_what_servers_say(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    key = server.Key(config_of(None))
     for text in (
         f"Incorrect API key provided: {KEY}.", "Incorrect API key provided: sk-s****************CRET.",
         f"{{'Authorization': 'Bearer {KEY}'}}", f"x-api-key: {KEY}", f"bearer {KEY[:10]}", "key sk-proj-abcdefgh",
     ):  # fmt: skip
-        hidden = refusals.redacted(text, KEY)
+        hidden = key.hide(text)
         assert "[hidden]" in hidden and not any(part in hidden for part in ("secret", "CRET", "sk-s", "abcdefgh"))
-    assert refusals.redacted("the key is no-key, not nokeyed", "key") == "the [hidden] is no-[hidden], not nokeyed"
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    assert (
+        server.Key(config_of(None)).hide("the key is no-key, not nokeyed") == "the [hidden] is no-[hidden], not nokeyed"
+    )
 
 
 def test_the_key_is_in_no_file_log_or_exception(tmp_path, monkeypatch, caplog, capsys):
@@ -649,7 +663,7 @@ def test_the_key_is_in_no_file_log_or_exception(tmp_path, monkeypatch, caplog, c
     shown = [capsys.readouterr().out, str(caught.value), repr(caught.value), caplog.text, notebook]
     shown += [repr(vars(openai.OpenAISampler(config)))]
     assert len(files) > 5 and any(record.name.startswith(("openai", "httpx")) for record in caplog.records)
-    for text in [*files, *(one.encode() for one in shown)]:
+    for text in [*files, *(text.encode() for text in shown)]:
         assert b"0123456789" not in text and b"sk-secret" not in text
 
 

@@ -51,25 +51,25 @@ def requests(problems: int, samples: int = 1) -> list[Request]:
 
 
 def texts(samples) -> dict[tuple[str, int], str]:
-    return {(one.problem_id, one.sample_index): one.text for one in samples}
+    return {(sample.problem_id, sample.sample_index): sample.text for sample in samples}
 
 
 def one_engine(config: RunConfig, asked: list[Request]) -> dict[tuple[str, int], str]:
     alone = open_sampler(config.model_copy(update={"sampler": "transformers"}))
-    return texts(one for batch in alone.sample(asked, ()) for one in batch)
+    return texts(sample for batch in alone.sample(asked, ()) for sample in batch)
 
 
 def test_two_workers_give_what_one_engine_gives(pair):
     asked = requests(20, samples=3)
     assert pair.has_chat_template
-    half = [one for batch in pair.sample(iter(asked[:21]), ()) for one in batch]
-    rest = [one for batch in pair.sample(asked[21:], ()) for one in batch]  # of the same workers
+    half = [sample for batch in pair.sample(iter(asked[:21]), ()) for sample in batch]
+    rest = [sample for batch in pair.sample(asked[21:], ()) for sample in batch]  # of the same workers
     assert len(half) == 21 and len(half + rest) == 60
     assert texts(half + rest) == one_engine(pair.config, asked)
-    told = pair.describe()
-    assert (told["workers"], told["worker_restarts"], told["threads"], told["workers_differ_in"]) == (2, 0, 1, [])
-    assert told["engine"].startswith(f"ray {ray.__version__}, 2 workers: transformers ")
-    assert told["sampling"]["method"] == "sampling" and told["attention"] == "shared prefix"
+    facts = pair.describe()
+    assert (facts["workers"], facts["worker_restarts"], facts["threads"], facts["workers_differ_in"]) == (2, 0, 1, [])
+    assert facts["engine"].startswith(f"ray {ray.__version__}, 2 workers: transformers ")
+    assert facts["sampling"]["method"] == "sampling" and facts["attention"] == "shared prefix"
 
 
 @pytest.mark.usefixtures("no_share")
@@ -80,7 +80,7 @@ def test_greedy_is_the_same_too_and_a_killed_worker_loses_and_doubles_nothing(ti
     done = next(batches)
     [(_, process), *_] = opened.facts  # it has handed over at most a few pieces of its block
     os.kill(process, signal.SIGKILL)
-    done += [one for batch in batches for one in batch]
+    done += [sample for batch in batches for sample in batch]
     assert len(done) == len(asked) and texts(done) == one_engine(greedy, asked)
     assert opened.describe()["worker_restarts"] == 1
 
@@ -93,7 +93,7 @@ def test_an_engines_error_is_one_line_in_its_own_words(tiny_model, tmp_path):
 
 
 def test_an_error_while_sampling_ends_the_workers(pair):
-    too_long = [Request(one.problem, 0, one.prompt * 100) for one in requests(2)]
+    too_long = [Request(request.problem, 0, request.prompt * 100) for request in requests(2)]
     with pytest.raises(SamplerError, match=r"^max_new_tokens: .* lower max_new_tokens to \d+$"):
         list(pair.sample(too_long, ()))
     assert not pair.workers and pair.describe()["workers"] == 2
@@ -110,8 +110,8 @@ class StandIn:
         return facts | {"engine": {"engine": "stand-in"}}
 
     def answer(self, block, stop):
-        for one in block:
-            yield [Sample(one.problem.id, one.sample_index, str(os.getpid()))]
+        for request in block:
+            yield [Sample(request.problem.id, request.sample_index, str(os.getpid()))]
         yield self.ready()
 
 
@@ -155,9 +155,9 @@ def test_workers_end_with_a_run_that_breaks_off_and_begin_anew_when_asked_again(
     [first] = next(batches)
     batches.close()
     assert gone(int(first.text))
-    done = [one for batch in opened.sample(asked[1:], ()) for one in batch]
-    assert [one.problem_id for one in done] == [one.problem.id for one in asked[1:]]
-    assert {one.text for one in done} != {first.text} and opened.describe()["worker_restarts"] == 0
+    done = [sample for batch in opened.sample(asked[1:], ()) for sample in batch]
+    assert [sample.problem_id for sample in done] == [sample.problem.id for sample in asked[1:]]
+    assert {sample.text for sample in done} != {first.text} and opened.describe()["worker_restarts"] == 0
 
 
 def test_blocks_shrink_and_keep_problems_whole(tiny_model):
@@ -165,7 +165,9 @@ def test_blocks_shrink_and_keep_problems_whole(tiny_model):
     blocks = sampler.make_blocks(asked, config_of(tiny_model))
     sizes = [len(block) for block in blocks]
     assert sizes[:4] == [75, 57, 42, 33] and max(sizes[-3:]) <= 6
-    assert [key for block in blocks for key in block] == [(one.problem.id, one.sample_index) for one in asked]
+    assert [key for block in blocks for key in block] == [
+        (request.problem.id, request.sample_index) for request in asked
+    ]
     homes = [{name for name, _ in block} for block in blocks]
     assert sum(len(home) for home in homes) == 100
     few = sampler.make_blocks(requests(6), config_of(tiny_model, batch_size=32))
@@ -182,8 +184,7 @@ def test_cores_and_gpus_are_divided(tiny_model, monkeypatch):
     assert sampler._share(config, True) == (1, 2)
     with pytest.raises(SamplerError, match="3 workers of 2 GPUs each, but Ray has 4 GPUs; set ray_workers: 2"):
         sampler._share(config.model_copy(update={"ray_workers": 3}), True)
-    with pytest.warns(UserWarning, match="some workers wait"):
-        sampler._share(config.model_copy(update={"ray_workers": 3}), False)
+    assert sampler._share(config.model_copy(update={"ray_workers": 3}), False) == (1, 2)  # a cluster may grow
 
 
 def test_without_ray_or_a_cluster_it_says_what_to_do(tiny_model, monkeypatch):

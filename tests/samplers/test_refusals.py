@@ -101,14 +101,14 @@ def test_a_server_that_refuses_every_field_in_turn_is_asked_a_bounded_number_of_
     changes = {"temperature": 1, "n_samples": 3}
     with serve(refusing(words)) as stub:
         got, facts = ask(config_of(stub.url, concurrency=1, **changes), asked(4, 3, chat=False), ("\n\nQ:",))
-    assert len(got) == 12 and not [one.error for one in got if one.error]
+    assert len(got) == 12 and not [sample.error for sample in got if sample.error]
     assert refusals.MOST_ADAPTIONS == 12 and len(stub.seen) <= 12 + refusals.MOST_ADAPTIONS
     forms = [frozenset(seen.body) for seen in stub.seen]
     assert all(form not in forms[:place] for place, form in enumerate(forms) if place <= len(set(forms)) - 1)
     assert {"max_tokens", "n", "stop", "seed", "temperature", "top_k", "presence_penalty"} <= set(
         facts["dropped_fields"]
     )
-    assert all(len(said) > 10 for said in facts["dropped_fields"].values())  # the server's words
+    assert all(len(words) > 10 for words in facts["dropped_fields"].values())  # the server's words
     assert facts["sampling"].keys() >= {"max_completion_tokens"} and "max_tokens" in capsys.readouterr().out
     with serve(refusing(words)) as stub:
         got, _ = ask(config_of(stub.url, concurrency=8, **changes), asked(40, 3, chat=False), ("\n\nQ:",))
@@ -125,8 +125,8 @@ def test_what_matters_is_refused_with_the_servers_words_and_the_parameter(words,
         with pytest.raises(SamplerError, match=f"^{ours}: the server does not take .* and says: ") as caught:
             ask(config_of(stub.url, concurrency=1, **changes), asked(5))
         assert len(stub.seen) <= refusals.MOST_ADAPTIONS + 1
-    said = json.dumps(stub.answer(stub.seen[-1].body, 0).body)
-    assert any(word in str(caught.value) for word in re.findall(r"(?i)(?:support|unknown|extra|enabled)\w*", said))
+    refusal = json.dumps(stub.answer(stub.seen[-1].body, 0).body)
+    assert any(word in str(caught.value) for word in re.findall(r"(?i)(?:support|unknown|extra|enabled)\w*", refusal))
 
 
 @pytest.mark.parametrize("words", SERVERS)
@@ -138,7 +138,7 @@ def test_a_server_without_any_token_limit_is_not_used(words):
 
 
 @pytest.mark.parametrize(
-    ("said", "step"),
+    ("words", "step"),
     [
         (VLLM, "Lower max_new_tokens"),
         ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", "Lower max_new_tokens"),
@@ -149,11 +149,11 @@ def test_a_server_without_any_token_limit_is_not_used(words):
         ("", "Change the parameters"), ("Bad Request", "Change the parameters"),
     ],
 )  # fmt: skip
-def test_a_refused_value_is_no_refused_name(said, step):
-    with serve(lambda body, number: error(400, said)) as stub:
+def test_a_refused_value_is_no_refused_name(words, step):
+    with serve(lambda body, number: error(400, words)) as stub:
         with pytest.raises(SamplerError, match=step) as caught:
             ask(config_of(stub.url, concurrency=4, max_new_tokens=4096), asked(50))
-        assert len(stub.seen) <= 8 and said in str(caught.value)
+        assert len(stub.seen) <= 8 and words in str(caught.value)
         assert all("max_completion_tokens" not in seen.body for seen in stub.seen)
 
 
@@ -164,12 +164,12 @@ def test_whatever_a_server_refuses_it_ends():
 
         def answer(body, number, draw=draw):
             name = draw.choice([*body, "max_tokens", "max_completion_tokens", "foo"])
-            said = draw.choice(SERVERS)(name, body.get(name))
+            refusal = draw.choice(SERVERS)(name, body.get(name))
             draw.random() < 0.2 and setattr(
-                said, "body", draw.choice([VLLM, str(body), [[[]]], {"error": {}}, [], b"<p>"])
+                refusal, "body", draw.choice([VLLM, str(body), [[[]]], {"error": {}}, [], b"<p>"])
             )
-            said.status = draw.choice([400, 422, said.status])
-            return said
+            refusal.status = draw.choice([400, 422, refusal.status])
+            return refusal
 
         with serve(answer) as stub:
             with pytest.raises(SamplerError):
@@ -178,7 +178,7 @@ def test_whatever_a_server_refuses_it_ends():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "words",
     [
         "Invalid n value (currently only n = 1 is supported)", "n must be 1", "n > 1 is not supported",
         "Only one completion choice is allowed", "this model gives a single choice", "n_cmpl cannot be greater than 1",
@@ -186,27 +186,27 @@ def test_whatever_a_server_refuses_it_ends():
         "number of choices: 1",
     ],
 )  # fmt: skip
-def test_refusals_of_several_choices_that_do_not_quote_it(said):
+def test_refusals_of_several_choices_that_do_not_quote_it(words):
     def answer(body, number):
-        return error(400, said) if body.get("n", 1) > 1 else reply(body)
+        return error(400, words) if body.get("n", 1) > 1 else reply(body)
 
     with serve(answer) as stub:
         got, facts = ask(config_of(stub.url, n_samples=4, temperature=1, concurrency=1), asked(2, 4))
     assert len(got) == 8 and len(stub.seen) == 9 and facts["several_choices_at_once"] == "no, asked for singly"
-    assert facts["dropped_fields"] == {"n": said}
+    assert facts["dropped_fields"] == {"n": words}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "words",
     [
         "Rewrite this question: it must stop here", "a prompt of nine words", "The seed of doubt", "unsupported nation",
         "You supplied 16384 completion tokens", "one completion of many", "penalties may apply", "top model kept busy",
     ],
 )  # fmt: skip
-def test_prose_names_no_field(said):
+def test_prose_names_no_field(words):
     body = {"n": 4, "stop": ["x"], "seed": 1, "top_k": -1, "temperature": 0}
-    named = refusals.fields_named(refusals.Refused(400, said), body)
-    assert named <= ({"n"} if said.startswith("one") else set())
+    named = refusals.fields_named(refusals.Refused(400, words), body)
+    assert named <= ({"n"} if words.startswith("one") else set())
 
 
 def test_refusals_without_a_name_cost_what_stands_for_nothing_once(capsys):
@@ -245,7 +245,7 @@ def test_words_nested_without_end_are_still_words():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         error(400, "The response was filtered due to Azure's content management policy", code="content_filter"),
         error(400, "Content Exists Risk", type="invalid_request_error"),
@@ -255,10 +255,10 @@ def test_words_nested_without_end_are_still_words():
         Reply({"choices": [], "prompt_filter_results": [{"content_filter_results": {"hate": {"filtered": True}}}]}),
     ],
 )
-def test_a_prompt_that_is_kept_back_is_one_failed_sample(said):
-    with serve(lambda body, number: said if number_in(body) == 2 else reply(body)) as stub:
+def test_a_prompt_that_is_kept_back_is_one_failed_sample(answer):
+    with serve(lambda body, number: answer if number_in(body) == 2 else reply(body)) as stub:
         got, facts = ask(config_of(stub.url, concurrency=1), asked(3))
-    [failed] = [one for one in got if one.error]
+    [failed] = [sample for sample in got if sample.error]
     assert failed.problem_id == "test-0002" and failed.text is None and len(stub.seen) == 3 == len(got)
     assert failed.error.startswith("prompt kept back by the server's filter") and "tried" not in failed.error
 
@@ -280,8 +280,8 @@ def test_what_a_server_may_say_of_waiting(headers, seconds):
 
 
 def test_a_date_without_a_zone_is_in_utc():
-    said = time.strftime("%a, %d %b %Y %H:%M:%S -0000", time.gmtime(time.time() + 100))
-    assert 95 < refusals.retry_after({"retry-after": said}) <= 100
+    date = time.strftime("%a, %d %b %Y %H:%M:%S -0000", time.gmtime(time.time() + 100))
+    assert 95 < refusals.retry_after({"retry-after": date}) <= 100
 
 
 def test_waits_are_told_once_recorded_and_bounded(monkeypatch, capsys):
@@ -289,8 +289,8 @@ def test_waits_are_told_once_recorded_and_bounded(monkeypatch, capsys):
     busy = error(429, "slow down", {"Retry-After": "0.2"})
     with serve(lambda body, number: busy if number < 4 else reply(body)) as stub:
         got, facts = ask(config_of(stub.url, concurrency=4), asked(8))
-    said = capsys.readouterr().out
-    assert len(got) == 8 and said.count("waiting 0 seconds before asking again (HTTP 429: slow down)") == 1
+    printed = capsys.readouterr().out
+    assert len(got) == 8 and printed.count("waiting 0 seconds before asking again (HTTP 429: slow down)") == 1
     assert facts["waits_over_10_s"] == {"count": 4, "longest_s": 0.2}
     for after in ("601", "inf", "9999999999", "Fri, 31 Dec 9999 23:59:59 GMT"):
         too_long = error(429, "slow down", {"Retry-After": after})

@@ -112,7 +112,7 @@ def test_wrong_column_is_named_with_the_right_ones(official, replay_config):
         open_sampler(replay_config.model_copy(update={"replay_path": file, "replay_column": "x"}))
 
 
-def test_what_is_not_stored_is_a_failure_not_a_wrong_answer(replay_config, stored):  # traps.md 4.36
+def test_what_is_not_stored_is_a_failure_not_a_wrong_answer(replay_config, stored):
     rows = [json.loads(line) for line in stored.read_text().splitlines()]
     write_jsonl(stored, rows[:3])
     results = evaluate(replay_config)

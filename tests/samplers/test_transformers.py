@@ -33,8 +33,8 @@ def tokens_of(tiny_model) -> Tokens:
 
 
 def texts(config: RunConfig, todo=None, stop=()) -> dict[tuple[str, int], str]:
-    found = [one for batch in open_sampler(config).sample(todo or requests(), stop) for one in batch]
-    return {(one.problem_id, one.sample_index): one.text for one in found}
+    samples = [sample for batch in open_sampler(config).sample(todo or requests(), stop) for sample in batch]
+    return {(sample.problem_id, sample.sample_index): sample.text for sample in samples}
 
 
 def test_greedy_is_greedy_whatever_the_models_file_asks_for(tiny_model):
@@ -82,7 +82,7 @@ def test_stop_strings_cut_and_are_counted(tiny_model):
         if len(text) < 6:
             continue
         stop = text[3:5]
-        request = [one for one in requests() if one.problem.id == name]
+        request = [request for request in requests() if request.problem.id == name]
         [[sample]] = list(open_sampler(options(tiny_model, max_new_tokens=24)).sample(request, (stop,)))
         assert sample.text == text[: text.find(stop)]
         assert sample.finish_reason == "stop" and sample.completion_tokens < 24
@@ -127,9 +127,9 @@ def test_out_of_memory_halves_the_batch_and_goes_on(tiny_model, monkeypatch):
 
     monkeypatch.setattr(sampler.engine, "generate", limited)
     opened = open_sampler(options(tiny_model, batch_size=4))
-    done = [one for batch in opened.sample(requests(), ()) for one in batch]
+    done = [sample for batch in opened.sample(requests(), ()) for sample in batch]
     assert sizes == [4, 2, 1] and opened.describe()["batch_size"] == 1
-    assert sorted(one.problem_id for one in done) == [one.problem.id for one in requests()]
+    assert sorted(sample.problem_id for sample in done) == [request.problem.id for request in requests()]
 
 
 @pytest.mark.usefixtures("plain_only")
@@ -144,7 +144,7 @@ def test_out_of_memory_in_plain_generate(tiny_model, monkeypatch):
         return generate(ids, **rest)
 
     monkeypatch.setattr(opened.model, "generate", limited)
-    assert len([one for batch in opened.sample(requests(), ()) for one in batch]) == 4
+    assert len([sample for batch in opened.sample(requests(), ()) for sample in batch]) == 4
     assert sizes == [4, 2, 2]
 
     def never(ids, **rest):
@@ -175,9 +175,9 @@ def test_a_prompt_on_which_the_model_fails_is_one_failed_sample(tiny_model, monk
         return generate(ids, attention_mask=attention_mask, **rest)
 
     monkeypatch.setattr(opened.model, "generate", fails)
-    done = {one.problem_id: one for batch in opened.sample(requests(), ()) for one in batch}
+    done = {sample.problem_id: sample for batch in opened.sample(requests(), ()) for sample in batch}
     assert done["test-0002"].error == "IndexError: index out of range" and done["test-0002"].text is None
-    assert {name: one.text for name, one in done.items() if not one.error} == {
+    assert {name: sample.text for name, sample in done.items() if not sample.error} == {
         name: text for (name, _), text in right.items() if name != "test-0002"
     }
 
@@ -192,16 +192,16 @@ def test_where_the_engine_stops_generate_goes_on(tiny_model, monkeypatch):
         raise IndexError("no such layer")
 
     monkeypatch.setattr(sampler.engine, "generate", breaks)
-    done = [one for batch in opened.sample(requests(), ()) for one in batch]
-    assert {(one.problem_id, 0): one.text for one in done} == right and len(done) == len(right)
+    done = [sample for batch in opened.sample(requests(), ()) for sample in batch]
+    assert {(sample.problem_id, 0): sample.text for sample in done} == right and len(done) == len(right)
     assert "stopped with no such layer" in opened.describe()["attention"]
 
 
 def test_a_prompt_too_long_is_one_failed_sample(tiny_model):
     opened = open_sampler(options(tiny_model))
     asked = requests(["pens " * 1000, *QUESTIONS])
-    done = [one for batch in opened.sample(asked, ()) for one in batch]
-    assert [one.problem_id for one in done if one.error] == ["test-0000"] and len(done) == 5
+    done = [sample for batch in opened.sample(asked, ()) for sample in batch]
+    assert [sample.problem_id for sample in done if sample.error] == ["test-0000"] and len(done) == 5
     assert "a prompt has 5001 tokens" in done[0].error and "context is 2048" in done[0].error
 
 
@@ -229,16 +229,18 @@ def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch, c
     script = opened.tokens.tokenizer(written, add_special_tokens=False).input_ids + [2]
 
     def scripted(logits, settings, uniforms):  # a draw is the number of its token, see below
-        return torch.tensor([script[min(round(float(one) * 1000), len(script) - 1)] for one in uniforms])
+        return torch.tensor([script[min(round(float(draw) * 1000), len(script) - 1)] for draw in uniforms])
 
     for module in (sampler, sampler.engine):
         monkeypatch.setattr(module, "choose", scripted)
         monkeypatch.setattr(module, "uniforms_of", lambda seed, settings: [n / 1000 for n in range(90)])
     done = [
-        one for batch in opened.sample(requests(["One pen? " + ending, "Two? " + ending]), (STOP,)) for one in batch
+        sample
+        for batch in opened.sample(requests(["One pen? " + ending, "Two? " + ending]), (STOP,))
+        for sample in batch
     ]
-    assert [one.text for one in done] == [kept, kept]
-    assert {one.finish_reason for one in done} == {"stop"}
+    assert [sample.text for sample in done] == [kept, kept]
+    assert {sample.finish_reason for sample in done} == {"stop"}
     assert opened.describe()["attention"].startswith(way)
 
 

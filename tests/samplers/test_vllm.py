@@ -58,7 +58,7 @@ class Engine:
 
     def ended(self, params, new):
         text = self.tokenizer.decode(new, skip_special_tokens=True)
-        if new and (new[-1] in params.stop_token_ids or any(one in text for one in params.stop)):
+        if new and (new[-1] in params.stop_token_ids or any(stop in text for stop in params.stop)):
             return "stop"
         return "length" if len(new) == params.max_tokens else None
 
@@ -97,11 +97,16 @@ def requests(samples: int = 1) -> list[Request]:
 
 
 def answers(sampler, asked, stop=()) -> dict:
-    found = [one for batch in sampler.sample(iter(asked), stop) for one in batch]
-    assert len(found) == len(asked)
+    samples = [sample for batch in sampler.sample(iter(asked), stop) for sample in batch]
+    assert len(samples) == len(asked)
     return {
-        (one.problem_id, one.sample_index): (one.text, one.finish_reason, one.prompt_tokens, one.completion_tokens)
-        for one in found
+        (sample.problem_id, sample.sample_index): (
+            sample.text,
+            sample.finish_reason,
+            sample.prompt_tokens,
+            sample.completion_tokens,
+        )
+        for sample in samples
     }
 
 
@@ -127,9 +132,9 @@ def test_every_sampling_field_is_stated(tiny_model):
         "output_kind": "last only",
     }  # fmt: skip
     assert ids[0] == 1 and 1 not in ids[1:]
-    given = greedy.engine.options
-    assert given["generation_config"] == "vllm" and given["enable_prefix_caching"] and not given["use_tqdm_on_load"]
-    assert given["max_model_len"] == 2048 and given["tensor_parallel_size"] == 1 and given["dtype"] == "float32"
+    stated = greedy.engine.options
+    assert stated["generation_config"] == "vllm" and stated["enable_prefix_caching"] and not stated["use_tqdm_on_load"]
+    assert stated["max_model_len"] == 2048 and stated["tensor_parallel_size"] == 1 and stated["dtype"] == "float32"
     assert greedy.describe()["sampling"]["method"] == "greedy"
 
 
@@ -137,7 +142,7 @@ def test_each_sample_has_a_seed_of_its_own(tiny_model):
     drawn = open_sampler(options(tiny_model, temperature=0.9, n_samples=2, top_p=0.9, top_k=5))
     asked = requests(samples=2)
     first = answers(drawn, asked)
-    assert [params.seed for _, params in drawn.engine.asked] == [sample_seed(0, one) for one in asked]
+    assert [params.seed for _, params in drawn.engine.asked] == [sample_seed(0, request) for request in asked]
     assert {(params.top_p, params.top_k) for _, params in drawn.engine.asked} == {(0.9, 5)}
     assert first == answers(drawn, asked[::-1])
     with pytest.raises(SamplerError, match="temperature: vllm takes 0, or 0.01 and more, got 0.005"):
@@ -159,7 +164,7 @@ def test_requests_are_taken_as_needed_and_given_up_with_the_run(tiny_model, monk
     sampler = open_sampler(options(tiny_model))
     monkeypatch.setattr("gsm8k_nb.samplers.vllm.HAND_ON", 1)
     taken = []
-    batches = sampler.sample((taken.append(one) or one for one in requests(samples=4)), ())
+    batches = sampler.sample((taken.append(request) or request for request in requests(samples=4)), ())
     assert len(next(batches)) == 2 and len(taken) == 4  # twice what vLLM works on at a time
     batches.close()
     assert not sampler.engine.waiting
@@ -197,8 +202,8 @@ def test_a_prompt_that_cannot_be_answered_is_one_failed_sample(tiny_model, monke
     sampler = open_sampler(options(tiny_model))
     long = Problem("test-0009", "pens " * 1000, "#### 1", Decimal(1))
     asked = [Request(long, 0, long.question), *requests()]
-    done = [one for batch in sampler.sample(asked, ()) for one in batch]
-    assert {one.problem_id: one.error for one in done if one.error} == {
+    done = [sample for batch in sampler.sample(asked, ()) for sample in batch]
+    assert {sample.problem_id: sample.error for sample in done if sample.error} == {
         "test-0009": "max_new_tokens: a prompt has 5001 tokens and 24 new ones are allowed, but the model's context is "
         "2048; lower max_new_tokens to 0"
     }
@@ -211,8 +216,8 @@ def test_a_prompt_that_cannot_be_answered_is_one_failed_sample(tiny_model, monke
         add(name, prompt, params)
 
     monkeypatch.setattr(sampler.engine, "add_request", refuse)
-    done = [one for batch in sampler.sample(requests(), ()) for one in batch]
-    assert [one.error for one in done if one.error] == ["no such prompt, please"] and len(done) == 4
+    done = [sample for batch in sampler.sample(requests(), ()) for sample in batch]
+    assert [sample.error for sample in done if sample.error] == ["no such prompt, please"] and len(done) == 4
 
 
 def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch):
@@ -223,8 +228,8 @@ def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch):
     done = answers(sampler, requests(samples=3), ("\n\nQ:",))
     assert {text for text, *_ in done.values()} == {"<think>Hm.\n\nQ: what?</think>It is 5."}
     assert {reason for _, reason, *_ in done.values()} == {"stop"}
-    given = [params.stop for _, params in sampler.engine.asked]
-    assert given[0] == ["\n\nQ:"] and given[-1] == [] and len(given) < 2 * len(done)  # once found out, it is known
+    stops = [params.stop for _, params in sampler.engine.asked]
+    assert stops[0] == ["\n\nQ:"] and stops[-1] == [] and len(stops) < 2 * len(done)  # once found out, it is known
 
 
 def broken(**options):

@@ -45,7 +45,7 @@ def texts(run: Run) -> dict[tuple[str, int], str | None]:
     return {key: sample.text for key, sample in run.journal().samples.items()}
 
 
-def test_a_killed_run_goes_on_where_it_was(tiny_model, tmp_path):  # traps.md 4.19, 4.21, 4.33
+def test_a_killed_run_goes_on_where_it_was(tiny_model, tmp_path):
     config = config_of(tiny_model, tmp_path / "killed")
     undisturbed, _ = fill(config_of(tiny_model, tmp_path / "undisturbed"))
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, config.model_dump_json()], stdout=subprocess.DEVNULL)
@@ -88,7 +88,7 @@ for kill in range(20):
 """
 
 
-def test_twenty_kills_lose_and_double_nothing(tiny_model, tmp_path):  # traps.md 4.21, 4.33, 4.39
+def test_twenty_kills_lose_and_double_nothing(tiny_model, tmp_path):
     started = time.monotonic()
     undisturbed, _ = fill(config_of(tiny_model, tmp_path / "undisturbed"))
     seconds = time.monotonic() - started
@@ -139,7 +139,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
 sampling.fill"""
 
 
-def test_a_full_disk_is_a_clear_error_and_resumes(tiny_model, tmp_path):  # traps.md 4.38
+def test_a_full_disk_is_a_clear_error_and_resumes(tiny_model, tmp_path):
     config = config_of(tiny_model, tmp_path)
     command = [sys.executable, "-c", SCRIPT.replace("sampling.fill", FULL_DISK), config.model_dump_json()]
     ended = subprocess.run(command, capture_output=True, text=True)
@@ -165,19 +165,19 @@ def test_a_dry_run_asks_for_nothing(tiny_model, tmp_path):
     assert not run.samples_file.exists()
 
 
-def test_first_samples_are_looked_at_and_kept(tiny_model, tmp_path, capsys):  # traps.md 2.9, 2.26
+def test_first_samples_are_looked_at_and_kept(tiny_model, tmp_path, capsys):
     config = config_of(tiny_model, tmp_path, limit=16, smoke=2, max_new_tokens=6)
     run, done = fill(config)
     out = capsys.readouterr().out
     assert "Look before you wait: 2 of the first 2 completions" in out  # random weights answer nothing
     findings = run.read_json("smoke.json")["findings"]
-    assert {"cut", "no_form"} <= {one["name"] for one in findings}
+    assert {"cut", "no_form"} <= {finding["name"] for finding in findings}
     first = [json.loads(line)["text"] for line in run.samples_file.read_text().splitlines()[:2]]
     assert sorted(findings[0]["texts"]) == sorted(first)  # the probe's samples are the run's: nothing is asked twice
     assert done.generated == 16 == len(texts(run))
 
 
-def test_raising_limit_and_samples_extends(tiny_model, tmp_path):  # traps.md 4.34
+def test_raising_limit_and_samples_extends(tiny_model, tmp_path):
     drawn = {"temperature": 0.8, "max_new_tokens": 8}
     first, _ = fill(config_of(tiny_model, tmp_path, limit=3, **drawn))
     before = texts(first)
@@ -189,13 +189,13 @@ def test_raising_limit_and_samples_extends(tiny_model, tmp_path):  # traps.md 4.
     assert done.generated == 0 and texts(again) == texts(run)
 
 
-def test_greedy_and_drawn_texts_never_share_a_run(tiny_model, tmp_path):  # traps.md 4.35
+def test_greedy_and_drawn_texts_never_share_a_run(tiny_model, tmp_path):
     greedy, _ = fill(config_of(tiny_model, tmp_path, limit=1, max_new_tokens=4))
     drawn, _ = fill(config_of(tiny_model, tmp_path, limit=1, max_new_tokens=4, temperature=0.9))
     assert greedy.folder != drawn.folder
 
 
-def test_manifest_says_how_the_samples_were_made(tiny_model, tmp_path):  # traps.md 2.14, 2.17
+def test_manifest_says_how_the_samples_were_made(tiny_model, tmp_path):
     run, _ = fill(config_of(tiny_model, tmp_path, limit=2, max_new_tokens=4, temperature=0.5, top_p=0.9))
     manifest = run.read_json("manifest.json")
     assert manifest["status"] == "sampled" and manifest["engine"]["attention"] == "shared prefix"

@@ -16,12 +16,12 @@ def samples(*texts: str, finish: str = "stop", tokens: int = 40) -> list[Sample]
     return [Sample(f"test-{i:04d}", 0, text, finish, None, 90, tokens) for i, text in enumerate(texts)]
 
 
-def found(*texts: str, form: str = "zero_shot", chat: bool = True, **changes) -> dict[str, smoke.Finding]:
-    return {one.name: one for one in smoke.look(samples(*texts, **changes), FORMATS[form], chat)}
+def findings_of(*texts: str, form: str = "zero_shot", chat: bool = True, **changes) -> dict[str, smoke.Finding]:
+    return {finding.name: finding for finding in smoke.look(samples(*texts, **changes), FORMATS[form], chat)}
 
 
 def test_sound_completions_raise_nothing():
-    assert found(GOOD, GOOD, GOOD) == {}
+    assert findings_of(GOOD, GOOD, GOOD) == {}
 
 
 @pytest.mark.parametrize(
@@ -39,28 +39,28 @@ def test_sound_completions_raise_nothing():
     ],
 )
 def test_each_fault_is_found_with_its_texts(name, text, changes):
-    finding = found(text, text, **changes)[name]
+    finding = findings_of(text, text, **changes)[name]
     assert (finding.count, finding.of) == (2, 2) and finding.texts == (text, text)
     assert str(finding).startswith("2 of the first 2 completions")
 
 
 def test_a_single_odd_text_among_many_is_no_finding():
-    assert found(*[GOOD] * 7, "no") == {}
+    assert findings_of(*[GOOD] * 7, "no") == {}
 
 
 def test_advice_names_the_other_template_setting():  # a base model behind a chat template
     cut = {"finish": "length"}
-    assert "chat_template: plain" in found(GOOD, chat=True, **cut)["cut"].advice
-    assert "chat_template: template" in found(GOOD, chat=False, **cut)["cut"].advice
+    assert "chat_template: plain" in findings_of(GOOD, chat=True, **cut)["cut"].advice
+    assert "chat_template: template" in findings_of(GOOD, chat=False, **cut)["cut"].advice
 
 
 @pytest.mark.parametrize("text", ["", None, " \n"])
 def test_an_answer_that_came_as_reasoning_is_told_from_none(text):
     thought = [replace(sample, text=text, reasoning="3 + 4 = 7 #### 7") for sample in samples("", "")]
-    findings = {one.name: one for one in smoke.look(thought, FORMATS["zero_shot"], True)}
+    findings = {finding.name: finding for finding in smoke.look(thought, FORMATS["zero_shot"], True)}
     assert "empty" not in findings and "reasoning parser" in findings["thought_only"].advice
     assert "max_new_tokens" in findings["thought_only"].advice and "stop string" not in str(findings)
-    assert "thought_only" not in found("", "") and "thought_only" not in found(GOOD, GOOD)
+    assert "thought_only" not in findings_of("", "") and "thought_only" not in findings_of(GOOD, GOOD)
 
 
 def test_failed_requests_are_named_and_not_judged():

@@ -1,14 +1,9 @@
 """Attention of many texts over the memory of what they have in common and of their own tokens.
 
-The tokens that all prompts begin with are kept once. In every step, attention over them is one matrix product for all
-rows, not one for each row on a copy. This is the idea of Hydragen (arXiv:2402.05099), which takes attention over the
-prefix and over the suffix apart and joins the two by the log-sum-exp of their scores:
-
-    attention(q, [K1; K2], [V1; V2]) = (A1 exp(L1) + A2 exp(L2)) / (exp(L1) + exp(L2)),
-    with Ai = softmax(q Ki^T) Vi and Li = log sum exp(q Ki^T).
-
-Here the scores q K1^T and q K2^T are laid side by side, one softmax runs over both, and its two parts are multiplied
-with V1 and V2 apart: the same value in fewer passes over memory, with soft caps, windows and sinks at no extra cost.
+The tokens that all prompts begin with are kept once, and attention over them is one matrix product for all rows, as in
+Hydragen (arXiv:2402.05099), which joins prefix and suffix by the log-sum-exp of their scores. Here the scores of both
+are laid side by side, one softmax runs over them, and its two parts are multiplied with the two sets of values apart:
+the same result, with soft caps, windows and sinks at no extra cost.
 """
 
 import math
@@ -24,8 +19,6 @@ TILE = 128  # tokens of one text whose attention is computed at once
 BLOCK = 32  # the memory of a row grows by so many tokens
 
 Pair = tuple[Tensor, Tensor]  # keys and values
-
-
 # What a model may ask for: scores bounded by tanh, tokens hidden that far back, and attention sinks, a score of each
 # head that takes weight and gives no value.
 Options = tuple[float | None, int | None, Tensor | None]
@@ -52,7 +45,6 @@ class Layer:
 class Memory:
     """The layers' keys and values, and where the tokens of a step stand: all that the attention function has to know.
 
-    Give the same one to each ``generate`` with a model: what the prompts share with the last ones is not run again.
     ``spans``: reading, where each text lies in the flat batch; writing, none, and token i is the next one of row i.
     """
 
@@ -82,8 +74,8 @@ class Memory:
     def extend_prefix(self, tokens: list[int]) -> None:
         """The text just read, ``tokens``, goes on with the prefix."""
         for layer in self.layers.values():
-            (keys, values), (new_keys, new_values) = layer.prefix, layer.fresh
-            layer.prefix = torch.cat((keys, new_keys), dim=1), torch.cat((values, new_values), dim=1)
+            keys, values = (torch.cat(parts, dim=1) for parts in zip(layer.prefix, layer.fresh, strict=True))
+            layer.prefix = keys, values
         self.prefix = self.prefix + tokens
 
     def make_room(self, rows: int, tokens: int) -> None:

@@ -8,7 +8,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ from torch import Tensor
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How to decode. ``temperature`` 0 is greedy; ``top_k`` None and ``top_p`` 1 are off. ``stop_token_ids`` end a text
-    and stay in it, as in ``generate``; so does the token that completes one of ``stop_strings``, unless ``stops_here``,
-    which is asked with all of the text's tokens, says that this one does not count."""
+    and stay in it, as in ``generate``; so does the token that completes one of ``stop_strings``, where ``stops_here``,
+    which is asked with all of the text's tokens, says that it counts."""
 
     max_new_tokens: int
     temperature: float = 0.0
@@ -27,11 +27,7 @@ class Decoding:
     top_k: int | None = None
     stop_token_ids: Sequence[int] = ()
     stop_strings: Sequence[str] = ()
-    stops_here: Callable[[Sequence[int]], bool] | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.stop_strings, str):  # it would be read as one stop string a letter
-            raise ValueError(f"stop_strings must be a list of texts, got the text {self.stop_strings!r}")
+    stops_here: Callable[[Sequence[int]], bool] = lambda token_ids: True
 
 
 def choose(logits: Tensor, settings: Decoding, uniforms: Tensor | None) -> Tensor:
@@ -43,9 +39,9 @@ def choose(logits: Tensor, settings: Decoding, uniforms: Tensor | None) -> Tenso
     if settings.temperature == 0 or uniforms is None:
         return logits.float().argmax(-1)  # torch is several times slower at this in bfloat16
     logits, vocabulary = logits.float() / settings.temperature, logits.shape[-1]
-    tokens, found = _draw(logits, settings, uniforms, min(settings.top_k or 64, vocabulary))
-    if not found.all():  # rare: the draw lies beyond the 64 likeliest tokens, so those rows need the whole order
-        tokens[~found] = _draw(logits[~found], settings, uniforms[~found], vocabulary)[0]
+    tokens, enough = _draw(logits, settings, uniforms, min(settings.top_k or 64, vocabulary))
+    if not enough.all():  # rare: the draw lies beyond the 64 likeliest tokens, so those rows need the whole order
+        tokens[~enough] = _draw(logits[~enough], settings, uniforms[~enough], vocabulary)[0]
     return tokens
 
 
@@ -57,10 +53,10 @@ def _draw(logits: Tensor, settings: Decoding, uniforms: Tensor, k: int) -> tuple
     last = (reached < settings.top_p).sum(-1, keepdim=True)  # the token with which the nucleus is complete
     mass = reached.gather(1, last.clamp(max=k - 1)) if settings.top_p < 1 else 1.0
     place = (reached <= uniforms[:, None] * mass).sum(-1, keepdim=True)
-    found = (place < k) & (last < k) if settings.top_p < 1 else place < k
+    enough = (place < k) & (last < k) if settings.top_p < 1 else place < k
     if k == logits.shape[-1] or settings.top_k:
-        found = torch.ones_like(found)  # there are no others; only rounding can have missed
-    return ids.gather(1, place.clamp(max=k - 1))[:, 0], found[:, 0]
+        enough = torch.ones_like(enough)  # there are no others; only rounding can have missed
+    return ids.gather(1, place.clamp(max=k - 1))[:, 0], enough[:, 0]
 
 
 def uniforms_of(seed: int, settings: Decoding) -> list[float]:
@@ -76,24 +72,22 @@ def stop_check(settings: Decoding, tokenizer: Any) -> Callable[[Sequence[int]], 
     Only the last few tokens are decoded, and only where the newest can complete a stop string at all; ``stops_here``
     is asked only where there is one.
     """
-    strings, stops_here = settings.stop_strings, settings.stops_here
-    finals = {string[-1] for string in strings}
-    window = max((len(string.encode()) for string in strings), default=0) + 8  # a token is a byte or more, or skipped
-
-    def decode(token_ids: Sequence[int]) -> str:
-        return tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    strings = settings.stop_strings
+    if not strings:
+        return lambda token_ids: False
+    window = max(len(string.encode()) for string in strings) + 8  # a token is a byte or more, or skipped
+    decode = partial(tokenizer.decode, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     @cache
     def may_complete(token: int) -> bool:
         text = decode([token])  # alone, a token may lose its leading space, or be a part of a character
-        return not text or "\ufffd" in text or any(final in text for final in finals)
+        return not text or "\ufffd" in text or any(string[-1] in text for string in strings)
 
     def completes(token_ids: Sequence[int]) -> bool:
-        if not strings or not may_complete(token_ids[-1]):
+        if not may_complete(token_ids[-1]):
             return False
         tail = decode(token_ids[-window:])
-        found = any(string in tail for string in strings)
-        return found and (stops_here is None or stops_here(token_ids))
+        return any(string in tail for string in strings) and settings.stops_here(token_ids)
 
     return completes
 

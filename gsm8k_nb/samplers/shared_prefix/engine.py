@@ -5,26 +5,20 @@ One request and one result (three samples were asked for, this is the first to e
     Request(prompt_ids=[1, 1234, ..., 57], n_samples=3, seeds=[11, 12, 13])
     Finished(request=0, sample=1, token_ids=[338, 4901, ..., 2], finish_reason="stop")
 
-How it saves time, compared with ``model.generate`` on padded batches:
-
-1. The tokens that all prompts begin with are run through the model once and kept, also for the next call; attention
-   over them is one matrix product for all rows (``attention``).
-2. A question's own tokens are run once for all of its samples.
-3. A step runs the live rows and nothing else: the batch is laid flat as one sequence with its own position ids, so the
-   linear layers see no padding; a row that ends gives its place to a waiting one; logits are computed only where a
-   token is chosen.
+What all prompts begin with is run through the model once and kept, also for the next call; a question's own tokens are
+run once for all of its samples. A step runs the live rows and nothing else: the batch is laid flat as one sequence with
+its own position ids, so the linear layers see no padding, and a row that ends gives its place to a waiting one.
 
 Only the attention function is exchanged, through transformers' AttentionInterface; it keeps the keys and values itself.
-On a CPU the linear layers are packed as well (``packing``). Whether a model can be run like this is decided by
-``supports``, which compares logits with the model's own.
+Whether a model can be run like this is decided by ``supports``, which compares logits with the model's own.
 """
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -63,77 +57,59 @@ def generate(
     model: Any, requests: Sequence[Request], settings: Decoding, *, tokenizer: Any = None,
     batch_size: int = 32, memory: Memory | None = None,
 ) -> Iterator[Finished]:  # fmt: skip
-    """Every sample of every request, each as soon as it ends, in any order.
+    """Every sample of every request, each as soon as it ends, in any order; ``batch_size`` are written at once.
 
     ``model`` is a causal language model of transformers in evaluation mode; while the iterator lives its attention
-    function is ours, and it must not be used for anything else. ``tokenizer`` is needed for stop strings.
-    ``batch_size`` is the number of samples written at the same time. ``memory`` is kept by the caller, so that the next
-    call with this model need not read the prefix again.
+    function is ours, and it must not be used for anything else. ``tokenizer`` is needed for stop strings. With the
+    same ``memory`` the next call with this model need not read the prefix again.
     """
     if settings.stop_strings and tokenizer is None:
         raise ValueError("stop_strings need a tokenizer, with which they are looked for")
     for number, request in enumerate(requests):
         if not len(request.prompt_ids) or len(request.seeds) < request.n_samples:
             raise ValueError(f"request {number} needs at least one token and a seed for each of its samples: {request}")
-    if not requests:
-        return
-    choose_tokens, ends = partial(_choose_for_rows, settings), end_check(settings, tokenizer)
-    yield from _Run(model, requests, settings, batch_size, memory or Memory(), choose_tokens, ends).run()
-
-
-@dataclass(slots=True, eq=False)
-class _Question:
-    """A prompt without the shared prefix. ``fresh``: its keys and values by layer, while samples wait for a row."""
-
-    request: int
-    length: int
-    waiting: int = 0  # samples
-    fresh: list[Pair] = field(default_factory=list)
+    if requests:
+        yield from _Run(model, requests, settings, batch_size, memory or Memory(), tokenizer).run()
 
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A sample being written. ``uniforms`` are its own random numbers, one a token, which no other row can shift."""
+    """A sample being written.
 
-    question: _Question
+    ``length``: tokens of its prompt behind the shared prefix; ``fresh``: their keys and values by layer, which the
+    samples of a request share, until the row has a copy. ``uniforms`` are its random numbers, one a token.
+    """
+
+    request: int
     sample: int
+    length: int
+    fresh: list[Pair]
     uniforms: list[float]
     token_ids: list[int] = field(default_factory=list)
     ended: str | None = None  # the finish reason
 
     def needs(self) -> int:
         """Tokens in memory once the last token has been run."""
-        return self.question.length + len(self.token_ids)
-
-
-@contextmanager
-def _prepared(model: Any) -> Iterator[None]:
-    """The model with our attention function and, on a CPU, with packed linear layers; as it was afterwards."""
-    before = model.config._attn_implementation
-    AttentionInterface.register(ATTENTION, shared_prefix_attention)
-    try:
-        model.set_attn_implementation(ATTENTION)
-        with packed(model):
-            yield
-    finally:
-        model.set_attn_implementation(before)
+        return self.length + len(self.token_ids)
 
 
 class _Run:
-    """The state of one ``generate``: questions waiting to be read, samples ready to be written, rows being written."""
+    """The state of one ``generate``: questions waiting to be read, samples ready to be written, rows being written.
+
+    A question is what a prompt has behind the shared prefix.
+    """
 
     def __init__(
         self, model: Any, requests: Sequence[Request], settings: Decoding, batch_size: int, memory: Memory,
-        choose_tokens: "Callable[[list[_Row], Tensor], list[int]]", ends: Callable[[list[int]], str | None],
+        tokenizer: Any = None,
     ) -> None:  # fmt: skip
-        self.model, self.requests, self.settings = model, requests, settings
-        self.memory = memory
+        self.model, self.requests, self.settings, self.memory = model, requests, settings, memory
         self.batch_size = max(min(batch_size, sum(request.n_samples for request in requests)), 1)
-        self.choose_tokens, self.ends = choose_tokens, ends
+        self.ends = end_check(settings, tokenizer)
         prompts = [list(request.prompt_ids) for request in requests]
         # A question needs a token to be read, so one token of the shortest prompt is left.
         self.prefix = prompts[0][: min(len(os.path.commonprefix(prompts)), min(map(len, prompts)) - 1)]
-        self.suffixes = [prompt[len(self.prefix) :] for prompt in prompts]
+        self.questions = [prompt[len(self.prefix) :] for prompt in prompts]
         # Questions of like length go together; the longest first, so that memory runs out at once or never.
         self.waiting = deque(sorted(range(len(requests)), key=lambda i: -len(prompts[i])))
         self.read_at_once = READ_AT_ONCE if model.device.type == "cpu" else 8 * READ_AT_ONCE
@@ -141,15 +117,20 @@ class _Run:
         self.rows: list[_Row] = []
 
     def run(self) -> Iterator[Finished]:
-        with _prepared(self.model):
-            try:
+        """The model has our attention function and, on a CPU, packed linear layers; afterwards it is as it was."""
+        before = self.model.config._attn_implementation
+        AttentionInterface.register(ATTENTION, shared_prefix_attention)
+        try:
+            self.model.set_attn_implementation(ATTENTION)
+            with packed(self.model):
                 self._read_prefix()
                 while self.rows or self.ready or self.waiting:
                     yield from self._fill()
                     if self.rows:
                         yield from self._write()
-            finally:
-                self.memory.keep_only(self.prefix)
+        finally:
+            self.model.set_attn_implementation(before)
+            self.memory.keep_only(self.prefix)
 
     @torch.inference_mode()
     def _read_prefix(self) -> None:
@@ -174,32 +155,26 @@ class _Run:
     @torch.inference_mode()
     def _read_questions(self) -> list[_Row]:
         """Runs some waiting questions through the model together; their samples, each with its first token."""
-        questions: list[_Question] = []
+        read: list[int] = []
         ids: list[int] = []
-        spans: list[tuple[int, int]] = []
-        positions: list[int] = []
-        while self.waiting and (not ids or len(ids) + len(self.suffixes[self.waiting[0]]) <= self.read_at_once):
-            request = self.waiting.popleft()
-            suffix = self.suffixes[request]
-            questions.append(_Question(request, len(suffix)))
-            spans.append((len(ids), len(ids) + len(suffix)))
-            ids += suffix
-            positions += range(len(self.prefix), len(self.prefix) + len(suffix))
+        while self.waiting and (not ids or len(ids) + len(self.questions[self.waiting[0]]) <= self.read_at_once):
+            read.append(self.waiting.popleft())
+            ids += self.questions[read[-1]]
+        spans = list(pairwise(accumulate((len(self.questions[request]) for request in read), initial=0)))
         self.memory.spans = spans
+        positions = [len(self.prefix) + place for a, b in spans for place in range(b - a)]
         logits = self._forward(ids, positions, keep=[b - 1 for _, b in spans])
         rows, sources = [], []
-        for number, (question, (a, b)) in enumerate(zip(questions, spans, strict=True)):
-            layers = self.memory.layers.values()
-            question.fresh = [both(itemgetter((slice(None), slice(a, b))), layer.fresh) for layer in layers]
-            seeds = self.requests[question.request].seeds
-            for sample in range(self.requests[question.request].n_samples):
-                rows.append(_Row(question, sample, uniforms_of(seeds[sample], self.settings)))
+        for number, (request, (a, b)) in enumerate(zip(read, spans, strict=True)):
+            part = itemgetter((slice(None), slice(a, b)))
+            fresh = [both(part, layer.fresh) for layer in self.memory.layers.values()]
+            for sample in range(self.requests[request].n_samples):
+                uniforms = uniforms_of(self.requests[request].seeds[sample], self.settings)
+                rows.append(_Row(request, sample, b - a, fresh, uniforms))
                 sources.append(number)
         for first in range(0, len(rows), self.batch_size):
             some = slice(first, first + self.batch_size)
             self._append(rows[some], logits[sources[some]])
-        for row in rows:
-            row.question.waiting += row.ended is None
         return rows
 
     @torch.inference_mode()
@@ -207,12 +182,10 @@ class _Run:
         """Gives a sample the next row of the batch and a copy of its question's keys and values."""
         if row.needs() > self.memory.room:
             self.memory.make_room(self.batch_size, row.needs())
-        for layer, fresh in zip(self.memory.layers.values(), row.question.fresh, strict=True):
+        for layer, fresh in zip(self.memory.layers.values(), row.fresh, strict=True):
             for kept, new in zip(layer.rows, fresh, strict=True):
-                kept[len(self.rows), :, : row.question.length] = new
-        row.question.waiting -= 1
-        if not row.question.waiting:
-            row.question.fresh = []
+                kept[len(self.rows), :, : row.length] = new
+        row.fresh = []
         self.rows.append(row)
 
     @torch.inference_mode()
@@ -240,9 +213,15 @@ class _Run:
 
     def _append(self, rows: list[_Row], logits: Tensor) -> None:
         """Gives each row its next token, and sees whether the row ends with it."""
-        for row, token in zip(rows, self.choose_tokens(rows, logits), strict=True):
+        for row, token in zip(rows, self._choose(rows, logits), strict=True):
             row.token_ids.append(token)
             row.ended = self.ends(row.token_ids)
+
+    def _choose(self, rows: list[_Row], logits: Tensor) -> list[int]:
+        uniforms = None
+        if self.settings.temperature:
+            uniforms = torch.tensor([row.uniforms[len(row.token_ids)] for row in rows], device=logits.device)
+        return choose(logits, self.settings, uniforms).tolist()
 
     def _close_gaps(self) -> None:
         """Moves the last rows into the places of those that have ended, in the list and in memory."""
@@ -259,14 +238,7 @@ class _Run:
 
 
 def _finished(rows: list[_Row]) -> list[Finished]:
-    return [Finished(row.question.request, row.sample, row.token_ids, row.ended) for row in rows if row.ended]
-
-
-def _choose_for_rows(settings: Decoding, rows: list[_Row], logits: Tensor) -> list[int]:
-    uniforms = None
-    if settings.temperature:
-        uniforms = torch.tensor([row.uniforms[len(row.token_ids)] for row in rows], device=logits.device)
-    return choose(logits, settings, uniforms).tolist()
+    return [Finished(row.request, row.sample, row.token_ids, row.ended) for row in rows if row.ended]
 
 
 # --- does it fit ---
@@ -307,13 +279,12 @@ def _probe(model: Any, text: list[int]) -> tuple[Tensor, int]:
     logits: list[Tensor] = []
     neighbour = prompt[:-24] + prompt[:7]  # all but the end is shared, so prefix, question and own tokens all count
 
-    def force(rows: list[_Row], values: Tensor) -> list[int]:
-        logits.extend(value for row, value in zip(rows, values, strict=True) if row.question.request == 0)
-        return [new[len(row.token_ids)] for row in rows]
+    class Forced(_Run):
+        def _choose(self, rows: list[_Row], values: Tensor) -> list[int]:
+            logits.extend(value for row, value in zip(rows, values, strict=True) if row.request == 0)
+            return [new[len(row.token_ids)] for row in rows]
 
-    settings = Decoding(max_new_tokens=4)
-    memory, ends = Memory(), end_check(settings, None)
-    run = _Run(model, [Request(prompt), Request(neighbour)], settings, 2, memory, force, ends)
-    for _ in run.run():
+    memory = Memory()
+    for _ in Forced(model, [Request(prompt), Request(neighbour)], Decoding(max_new_tokens=4), 2, memory).run():
         pass
     return torch.stack(logits), len(memory.layers)
