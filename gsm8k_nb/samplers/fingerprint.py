@@ -60,10 +60,8 @@ def model_fingerprint(config: RunConfig) -> dict[str, str] | None:
 
 
 def local_model(model: str) -> Path | None:
-    """The folder or file here that ``model`` names, or None for what may be a hub id. A folder goes before the hub.
-
-    FileNotFoundError where it is neither, AssetError where its package is not installed.
-    """
+    """The folder or file here that ``model`` names, before a hub id, which is None. FileNotFoundError where it can be
+    neither, AssetError where its package is not installed."""
     if model.startswith(PACKAGE):
         package, _, inside = model.removeprefix(PACKAGE).partition("/")
         return places.asset_path(package, f"{package}/{inside}")
@@ -76,7 +74,6 @@ def local_model(model: str) -> Path | None:
 
 
 def sha256_of(file: Path) -> str:
-    """The sha256 of a file's whole content."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -135,8 +132,7 @@ def _weights(files: list[Path], *, named: bool = True) -> str:
 
 
 def _pieces(stream: BinaryIO, suffix: str, size: int, stride: int) -> Iterator[tuple[int, int]]:
-    """Start and length of what is read of a large file: its first and last piece, one in each ``stride`` at a place
-    that its size alone decides, and of safetensors the header and the start of each tensor."""
+    """Start and length of what is read of a large file; its size alone decides where the pieces lie."""
     length = int.from_bytes(stream.read(8), "little")
     header = stream.read(length) if suffix == ".safetensors" and length <= min(size, LONGEST_HEADER) else b""
     drawn = random.Random(size)

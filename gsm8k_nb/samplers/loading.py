@@ -26,13 +26,13 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     """The model in evaluation mode on its device, and its tokenizer. SamplerError says what to change."""
     transformers.utils.logging.disable_progress_bar()  # hundreds of bar updates would be kept in a notebook
     device = choose_device(config.device)
-    dtype = choose_dtype(config.dtype, device)
     source, revision = model_source(config.model, config.revision)
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     with _explained(config.model, source):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-        model = loaded.to(device).eval()
+        dtype = choose_dtype(config.dtype, device)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        model = model.to(device).eval()
     if tokenizer.eos_token_id is None and model.generation_config.eos_token_id is None:
         raise SamplerError(f"model: {config.model!r} names no end-of-text token, so its completions could not end")
     return model, tokenizer
@@ -54,9 +54,7 @@ def load_tokens(model: str, source: str, revision: str | None) -> Tokens:
 def choose_device(name: str) -> torch.device:
     """``auto`` is cuda, then mps, then cpu. A named device that is not there is an error that says so."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return torch.device(next(kind for kind, available in there.items() if available))
-    device = torch.device(name)
+    device = torch.device(next(kind for kind, available in there.items() if available) if name == "auto" else name)
     if not there[device.type] or (device.index or 0) >= max(torch.cuda.device_count(), 1):
         raise SamplerError(f"device: {name!r} is not available here; use device: auto or cpu")
     return device
@@ -97,8 +95,7 @@ def model_source(model: str, revision: str | None) -> tuple[str, str | None]:
 def converted_gguf(file: Path) -> Path:
     """The folder of a GGUF file's model in transformers' own format, converted once (float32) and cached.
 
-    The key is the file's whole content and what converts it, so two files never share a conversion. A folder under its
-    name is whole: it is written beside its place and moved there.
+    The key is the file's whole content and what converts it. A folder under its name is whole: it was moved there.
     """
     digest = sha256_of(file)
     key = hashlib.sha256(f"{digest}/{transformers.__version__}/{metadata.version('gguf')}".encode()).hexdigest()
@@ -150,12 +147,9 @@ def loading_failed(model: str, source: str, error: Exception) -> str:
         lacks = f"that folder has no {' and no '.join(lacking)}: " if lacking else ""
         step = f"{lacks}it must hold a model and its tokenizer as save_pretrained writes them, or give its .gguf file"
     else:
-        step = f"there is no such folder{_alike(model)}"
-        if places.reachable():
-            step += "; if it is a hub id, check the name (owner/name), the revision, and that transformers knows it"
-        else:
-            default = RunConfig().model
-            step += f", and the hub cannot be reached: give a local folder or .gguf file, or model: {default}"
+        wrong = "; if it is a hub id, check the name (owner/name), the revision, and that transformers knows it"
+        away = f", and the hub cannot be reached: give a local folder or .gguf file, or model: {RunConfig().model}"
+        step = f"there is no such folder{_alike(model)}{wrong if places.reachable() else away}"
     return f"model: {model!r} could not be loaded; {step}. ({one_line(error, 300)})"
 
 

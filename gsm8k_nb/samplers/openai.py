@@ -1,8 +1,8 @@
 """Any OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, TGI, hosted APIs) through the official SDK.
 
-Samples are handed on twice a second, in the order in which they end. The SDK sends without its typed layer: converting an
-8-shot prompt there takes longer than all the rest. It would retry most failures, but not a truncated body nor an answer
-without choices, so retries are made here, in one place.
+Samples are handed on twice a second, in the order in which they end. The SDK sends without its typed layer: converting
+an 8-shot prompt there takes longer than all the rest. It would retry most failures, but not a truncated body nor an
+answer without choices, so retries are made here, in one place.
 """
 
 import asyncio

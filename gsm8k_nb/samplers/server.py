@@ -40,8 +40,7 @@ class Key:
         return self._key.get_secret_value()
 
     def hide(self, text: str) -> str:
-        """A server's words without the key, without a masked form of it that shows its beginning or end, and without
-        headers: servers echo what they get."""
+        """A server's words without headers, the key, and masked forms of it that show its beginning or end."""
         key = self.reveal()
         text = re.sub(r"(?i)\b(authorization|x-api-key|api-key)\b(['\"]?\s*[:=]\s*)\S+(\s+\S+)?", r"\1\2[hidden]", text)
         text = re.sub(r"(?i)\bbearer\s+\S+", "Bearer [hidden]", text)
@@ -78,8 +77,7 @@ def server_fingerprint(config: RunConfig) -> dict[str, str] | None:
 
     Only what a restart leaves as it is: where the weights were loaded from (``root`` and ``parent`` in vLLM and SGLang,
     another ``id`` than the one asked for in llama.cpp), their size (``meta``, llama.cpp), and when they were last
-    changed (``created``, Ollama's alone: elsewhere it is the time of the start or of the request). A reply's
-    ``system_fingerprint`` changes with a server's version and settings: it is recorded, and is no evidence.
+    changed (``created``, Ollama's alone: elsewhere it is the time of the start or of the request).
     """
     if config.base_url is None:  # a name is all that OpenAI says
         return None

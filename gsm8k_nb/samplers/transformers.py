@@ -36,8 +36,8 @@ class TransformersSampler:
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.model, tokenizer = load_model(config)
-        self.tokens = Tokens(tokenizer, self.model.config, self.model.generation_config)
+        self.model, self.tokenizer = load_model(config)
+        self.tokens = Tokens(self.tokenizer, self.model.config, self.model.generation_config)
         self.has_chat_template = self.tokens.has_template
         # generate() fills fields that the caller left unset from the model's own file; an empty one has nothing.
         self.model.generation_config = GenerationConfig()
@@ -113,7 +113,7 @@ class TransformersSampler:
         ended: list[Sample] = []
         started = time.perf_counter()
         how: dict[str, Any] = {"batch_size": self.batch_size, "memory": self.memory}
-        for text in engine.generate(self.model, asked, settings, tokenizer=self.tokens.tokenizer, **how):
+        for text in engine.generate(self.model, asked, settings, tokenizer=self.tokenizer, **how):
             pair = groups[text.request][text.sample]
             ended.append(self.tokens.sample(*pair, text.token_ids, settings.stop_strings))
             if len(ended) == HAND_ON:
@@ -144,12 +144,13 @@ class TransformersSampler:
     def _generate(self, batch: list[Encoded], settings: Decoding) -> list[list[int]]:
         """New tokens of left-padded prompts. A random draw is the engine's own ``choose``, with each row's numbers from
         its own seed: it leaves one token possible, so that decoding is greedy in name."""
-        device, width, pad = self.model.device, max(len(ids) for _, ids in batch), self._pad_id()
+        device, width = self.model.device, max(len(ids) for _, ids in batch)
+        pad = self.tokens.eos_ids[0]  # the attention mask hides it
         ids = torch.tensor([[pad] * (width - len(row)) + row for _, row in batch], device=device)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for _, row in batch], device=device)
         seeds = [sample_seed(self.config.seed, request) for request, _ in batch]
         uniforms = torch.tensor([uniforms_of(seed, settings) for seed in seeds], device=device)
-        completes = stop_check(settings, self.tokens.tokenizer)
+        completes = stop_check(settings, self.tokenizer)
 
         def draw(so_far: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             chosen = choose(scores, settings, uniforms[:, so_far.shape[1] - width])
@@ -169,12 +170,6 @@ class TransformersSampler:
             )
         rows = output[:, width:].tolist()  # those that stop early are padded until the batch ends
         return [row[: next((n for n in range(1, len(row)) if completes(row[:n])), None)] for row in rows]
-
-    def _pad_id(self) -> int:
-        """A padding token that is no end token where the tokenizer has one; the attention mask hides it in any case."""
-        tokenizer, ends = self.tokens.tokenizer, self.tokens.eos_ids
-        pads = [token for token in (tokenizer.pad_token_id, tokenizer.unk_token_id) if token not in (None, *ends)]
-        return [*pads, *ends, 0][0]
 
     def _go_on_otherwise(self, error: Exception) -> None:
         """Where memory ran out, with half the batch; where the engine cannot do it, with ``model.generate``."""

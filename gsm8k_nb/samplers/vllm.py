@@ -45,7 +45,7 @@ class VLLMSampler:
             self.engine = self.vllm.LLM(**self._engine_options(source, revision)).llm_engine
         except Exception as error:  # vLLM raises what its parts raise: OSError, ValueError, RuntimeError and their kin
             raise SamplerError(f"model: vllm could not load {config.model!r}: {one_line(error)}") from error
-        self.has_chat_template = self.tokens.has_template
+        self.tokenizer, self.has_chat_template = self.tokens.tokenizer, self.tokens.has_template
         self.most = 2 * self.engine.vllm_config.scheduler_config.max_num_seqs
         self.running: dict[str, Asked] = {}
         self.asked = self.refused = 0
@@ -147,10 +147,10 @@ class VLLMSampler:
         }  # fmt: skip
 
     def _finish(self, asked: Asked, output: Any, stop: Sequence[str]) -> list[Sample]:
-        """An output as a sample, cut by our own rules; none where it is asked for anew: vLLM knows nothing of reasoning.
+        """An output as a sample, cut by our own rules; none where it is asked for anew.
 
-        Where it stopped inside a thought, this text, and all later ones, are written without its stop strings: the same
-        text so far, since a draw depends on its own seed.
+        vLLM knows nothing of reasoning. Where it stopped inside a thought, this text, and all later ones, are written
+        without its stop strings: the same text so far, since a draw depends on its own seed.
         """
         (request, prompt, sent), ids, reason = asked, list(output.token_ids), output.finish_reason
         if reason not in ("stop", "length"):

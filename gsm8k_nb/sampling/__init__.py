@@ -88,11 +88,9 @@ def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptF
 
 
 def _prepare(run: Run, config: RunConfig, form: PromptFormat, needed: bool) -> tuple[Sampler | None, Inputs]:
-    """The engine, opened where it is ``needed``, and all that is known of what completions depend on.
-
-    What can be known without the engine is compared with the run's before it is loaded. A replay's source is always
-    opened, which costs nothing: how its texts were made is its affair, known from its run folder or stated.
-    """
+    """The engine, opened where it is ``needed``, and all that is known of what completions depend on; what can be known
+    without the engine is compared with the run's before. A replay's source, which says how its texts were made, is
+    always opened."""
     made_by = None if config.dry_run else model_fingerprint(config)
     exemplars = [shot.id for shot in form.exemplars]
     inputs = Inputs(prompt_sha256=form.sha256, exemplar_ids=exemplars, model_fingerprint=made_by)

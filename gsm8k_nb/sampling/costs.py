@@ -3,8 +3,7 @@
     plan(...) -> Plan(samples=10552, on_disk=0, prompt_tokens=11501680, completion_tokens=5402624, spent=0.0, cost=4.97)
 
 Money is counted from the samples on disk, in the currency of the prices, so it is right after any interruption. Tokens
-that a server does not count are estimated from the length of the texts. What it bills for requests that it then fails,
-and for reasoning that it neither shows nor counts, is unknown here.
+that a server does not count are estimated; what it bills for failed requests and hidden reasoning is unknown here.
 """
 
 from collections.abc import Iterable
@@ -35,10 +34,8 @@ class Plan:
 
 
 def plan(config: RunConfig, missing: Iterable[Prompt], done: Iterable[Sample], typical: Prompt) -> Plan:
-    """The plan for the prompts of the missing samples; ``typical`` stands for the prompts of those on disk.
-
-    Prompts are counted as billed one by one: an upper bound where one request brings several samples.
-    """
+    """The plan for the prompts of the missing samples, each billed, an upper bound where one request brings several;
+    ``typical`` stands for the prompts of those on disk."""
     done, asked = list(done), config.sampler != "replay"  # what is stored is read, and no token of it asked for
     lengths = [estimated_tokens(prompt) * asked for prompt in missing]
     tokens = sum(lengths), len(lengths) * config.max_new_tokens * asked

@@ -20,21 +20,23 @@ def interruptible() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
     Outside the main thread Python gives no say over signals, and nothing is changed.
     """
-    state = {"safe": False, "waiting": False}
+    held = waiting = False
 
     def arrived(number: int, frame: object) -> None:
-        state["waiting"] = True
-        if not state["safe"]:
+        nonlocal waiting
+        waiting = True
+        if not held:
             raise KeyboardInterrupt
 
     @contextmanager
     def safe() -> Iterator[None]:
-        state["safe"] = True
+        nonlocal held
+        held = True
         try:
             yield
         finally:
-            state["safe"] = False
-        if state["waiting"]:
+            held = False
+        if waiting:
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():

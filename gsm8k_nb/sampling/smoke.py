@@ -3,7 +3,7 @@
     Finding("cut", 7, 8, "completions were cut: raise max_new_tokens, or ...", ("Let us see. ...",))
 
 A wrong template, stop string or limit makes every completion of a run worthless, and shows in the first few. Nothing is
-stopped: an honest small model can look odd too. The texts are the reader's to judge.
+stopped: an honest small model can look odd too.
 """
 
 import re

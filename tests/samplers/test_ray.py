@@ -156,7 +156,7 @@ def test_workers_end_with_a_run_that_breaks_off_and_begin_anew_when_asked_again(
     batches.close()
     assert gone(int(first.text))
     done = [sample for batch in opened.sample(asked[1:], ()) for sample in batch]
-    assert [sample.problem_id for sample in done] == [sample.problem.id for sample in asked[1:]]
+    assert [sample.problem_id for sample in done] == [request.problem.id for request in asked[1:]]
     assert {sample.text for sample in done} != {first.text} and opened.describe()["worker_restarts"] == 0
 
 

@@ -226,7 +226,7 @@ def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch, c
     ending, written, kept = THOUGHTS[case]
     opened = open_sampler(options(tiny_model, max_new_tokens=90, temperature=1.0))
     opened.fallback, opened.tried_tokens = None if way == "shared prefix" else "not wanted", 1000
-    script = opened.tokens.tokenizer(written, add_special_tokens=False).input_ids + [2]
+    script = opened.tokenizer(written, add_special_tokens=False).input_ids + [2]
 
     def scripted(logits, settings, uniforms):  # a draw is the number of its token, see below
         return torch.tensor([script[min(round(float(draw) * 1000), len(script) - 1)] for draw in uniforms])
@@ -295,7 +295,7 @@ def test_smollm2_answers_from_its_gguf_file():
     [[sample]] = list(opened.sample([Request(problem, 0, prompt)], ()))
     assert "Paris" in sample.text
     ids = opened.tokens.encode(prompt)
-    assert ids[0] == opened.tokens.tokenizer.bos_token_id and ids[1] != ids[0]
+    assert ids[0] == opened.tokenizer.bos_token_id and ids[1] != ids[0]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_smollm2_answers_from_its_gguf_file():
 )
 def test_a_chat_template_that_fails_is_one_sentence(tiny_model, template):
     opened = open_sampler(options(tiny_model))
-    opened.tokens.tokenizer.chat_template = template
+    opened.tokenizer.chat_template = template
     messages = [{"role": "user", "content": "How many?"}]
     with pytest.raises(SamplerError, match="^chat_template: the model's template fails .*; use chat_template: plain$"):
         list(opened.sample([Request(Problem("test-0000", "x", "#### 1", Decimal(1)), 0, messages)], ()))

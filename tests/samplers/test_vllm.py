@@ -223,7 +223,7 @@ def test_a_prompt_that_cannot_be_answered_is_one_failed_sample(tiny_model, monke
 def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch):
     sampler = open_sampler(options(tiny_model, max_new_tokens=200))
     script = "<think>Hm.\n\nQ: what?</think>It is 5.\n\nQ: And then?"
-    tokens = sampler.tokens.tokenizer(script, add_special_tokens=False).input_ids
+    tokens = sampler.tokenizer(script, add_special_tokens=False).input_ids
     monkeypatch.setattr(Engine, "next", lambda self, ids, params, new: (tokens + [2] * 200)[len(new)])
     done = answers(sampler, requests(samples=3), ("\n\nQ:",))
     assert {text for text, *_ in done.values()} == {"<think>Hm.\n\nQ: what?</think>It is 5."}

@@ -108,15 +108,12 @@ def shared_prefix_attention(
 
 
 def _read(memory: Memory, layer: Layer, query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
-    """Each text of ``memory.spans`` over the prefix and, causally, over itself. Returns (T, heads, value dim).
-
-    It goes by tiles of a text, so that scores stay in the processor's cache and later keys are not looked at.
-    """
+    """Each text of ``memory.spans`` over the prefix and, causally, over itself. Returns (T, heads, value dim)."""
     (heads, total, dim), kv_heads = query.shape, key.shape[0]
     out = value.new_empty(total, heads, value.shape[-1])
     layer.fresh = (key, value)
     for a, b in memory.spans:
-        for c in range(a, b, TILE):
+        for c in range(a, b, TILE):  # so scores stay in the processor's cache, and later keys are not looked at
             d = min(c + TILE, b)
             tile = query[:, c:d].reshape(kv_heads, -1, dim)
             own_scores = (tile @ key[:, a:d].transpose(1, 2)).view(heads, d - c, d - a)

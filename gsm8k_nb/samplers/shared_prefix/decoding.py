@@ -1,10 +1,4 @@
-"""The next token of a row of logits, and whether a text ends with it: the same for the engine and plain ``generate``.
-
->>> settings = Decoding(max_new_tokens=128, temperature=0.7, stop_token_ids=[2], stop_strings=["Q:"])
->>> choose(logits, settings, uniforms)  # token ids, one a row
->>> end_check(settings, tokenizer)([338, 2])
-'stop'
-"""
+"""The next token of a row of logits, and whether a text ends with it, for the engine and plain ``generate`` alike."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,8 +27,7 @@ class Decoding:
 def choose(logits: Tensor, settings: Decoding, uniforms: Tensor | None) -> Tensor:
     """One token id a row, (rows,), from logits (rows, vocabulary) and, unless greedy, a number in [0, 1) a row.
 
-    A draw inverts the cumulative distribution, tokens ordered from the likeliest on: it depends on the row's logits and
-    its own number alone. Temperature, then top-k, then top-p, as in ``generate``.
+    A draw inverts the cumulative distribution, likeliest tokens first. Temperature, top-k, top-p, as in ``generate``.
     """
     if settings.temperature == 0 or uniforms is None:
         return logits.float().argmax(-1)  # torch is several times slower at this in bfloat16
@@ -69,8 +62,7 @@ def uniforms_of(seed: int, settings: Decoding) -> list[float]:
 def stop_check(settings: Decoding, tokenizer: Any) -> Callable[[Sequence[int]], bool]:
     """A function that says whether the last of a text's tokens completes one of the stop strings; ask at every token.
 
-    Only the last few tokens are decoded, and only where the newest can complete a stop string at all; ``stops_here``
-    is asked only where there is one.
+    Only the last few tokens are decoded, and only where the newest can complete a stop string at all.
     """
     strings = settings.stop_strings
     if not strings:

@@ -74,17 +74,13 @@ def generate(
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A sample being written.
-
-    ``length``: tokens of its prompt behind the shared prefix; ``fresh``: their keys and values by layer, which the
-    samples of a request share, until the row has a copy. ``uniforms`` are its random numbers, one a token.
-    """
+    """A sample being written."""
 
     request: int
     sample: int
-    length: int
-    fresh: list[Pair]
-    uniforms: list[float]
+    length: int  # tokens of the question
+    fresh: list[Pair]  # their keys and values by layer, which the samples of a request share until each has a copy
+    uniforms: list[float]  # random numbers, one a token
     token_ids: list[int] = field(default_factory=list)
     ended: str | None = None  # the finish reason
 
@@ -94,10 +90,7 @@ class _Row:
 
 
 class _Run:
-    """The state of one ``generate``: questions waiting to be read, samples ready to be written, rows being written.
-
-    A question is what a prompt has behind the shared prefix.
-    """
+    """One ``generate``: questions (prompts without what all share) to be read, samples ready to be written, rows."""
 
     def __init__(
         self, model: Any, requests: Sequence[Request], settings: Decoding, batch_size: int, memory: Memory,
@@ -248,7 +241,7 @@ def supports(model: Any, *, length: int = 64) -> str | None:
     """None where the engine computes the model's own logits on texts of ``length`` tokens, else the reason why not.
 
     Random tokens are run both ways: in one piece by the model, read in pieces and written one by one by the engine. A
-    window or a change of rotary scaling shows only in texts that reach it: give the longest prompt plus the new tokens.
+    window or a change of rotary scaling shows only in texts that reach it.
     """
     if model.training:
         return "the model is in training mode"

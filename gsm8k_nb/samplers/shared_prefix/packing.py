@@ -26,8 +26,12 @@ def packed(model: torch.nn.Module) -> Iterator[None]:
         _release_memory()
         yield
     finally:
-        while done:
-            _unpack(*done.pop())
+        with torch.inference_mode(False):
+            while done:
+                module, weight = done.pop()
+                del module.forward
+                if not module.weight.numel():
+                    module.weight.data = weight.to_dense()  # bit by bit what it was
         _release_memory()
 
 
@@ -35,7 +39,7 @@ def packed(model: torch.nn.Module) -> Iterator[None]:
 def _pack(module: torch.nn.Linear, shared: bool) -> Tensor | None:
     """Gives a linear layer its packed weights and returns these, or None where it cannot have them.
 
-    The plain weights are let go meanwhile, or a model would need twice its memory, unless another layer shares them.
+    The plain ones are let go meanwhile, unless they are shared, or a model would need twice its memory.
     """
     if module.weight.device.type != "cpu" or "forward" in vars(module):
         return None
@@ -48,13 +52,6 @@ def _pack(module: torch.nn.Linear, shared: bool) -> Tensor | None:
     if not shared:
         module.weight.data = module.weight.new_empty(0)
     return weight
-
-
-@torch.inference_mode(False)
-def _unpack(module: torch.nn.Linear, weight: Tensor) -> None:
-    del module.forward
-    if not module.weight.numel():
-        module.weight.data = weight.to_dense()  # bit by bit what it was
 
 
 def _release_memory() -> None:
