@@ -3,9 +3,8 @@
 >>> model_fingerprint(RunConfig(model="checkpoints/final"))
 {'chat_template': '5d2a...', 'config': '0c1f...', 'tokenizer': '77ab...', 'weights': '91d0...'}
 
-Nothing is loaded, and only what files hold counts. Weights of up to ``READ_WHOLE`` bytes are read whole; of larger ones
-the sizes, the headers, the start of each tensor (safetensors) and ``PIECES`` pieces spread over the rest. What this
-cannot see is a change of a large model between the pieces alone, and of what the hub calls an adapter's base.
+Only what files hold counts. Weights of up to ``READ_WHOLE`` bytes are read whole; of larger ones the sizes, headers,
+the start of each tensor and ``PIECES`` pieces: a change between these alone is not seen, nor one of a base on the hub.
 """
 
 import hashlib

@@ -3,10 +3,9 @@
     {"error": {"message": "Invalid n value (currently only n = 1 is supported)", "param": null}}      HTTP 400, DeepSeek
     Refused(400, "Invalid n value ...")  ->  Learnt.adapt leaves "n" out, from now on
 
-A field that a server refuses is left out only where the value asked for is the one that does nothing, or where the
-client can do the same itself: no run claims what was not done. Each adaption leaves at least one field out for good, or
-renames the token limit, once: a request is refused at most ``MOST_ADAPTIONS`` + 1 = 13 times, and a run's, as many as
-are under way with each form, at most 13 times ``concurrency`` times.
+A field is left out only where its value does nothing, or where the client can do the same itself: no run claims what
+was not done. Each adaption leaves at least one field out for good, or renames the token limit, once: a request is
+refused at most ``MOST_ADAPTIONS`` + 1 = 13 times, and all those of a run at most 13 times ``concurrency`` times.
 """
 
 import email.utils

@@ -1,13 +1,11 @@
 """Stored completions in, no model: our own ``samples.jsonl`` (or its run folder), or OpenAI's released solutions.
 
-Either may be compressed, as ``.gz`` or ``.xz``; a file's sha256 is that of its text. Two kinds of row are told apart by
-their keys:
+Either may be compressed; a file's sha256 is that of its text. Two kinds of row are told apart by their keys:
 
     {"problem_id": "test-0000", "sample_index": 0, "text": "...", "finish_reason": "stop", ...}           our own
     {"question": "Janet's ...", "ground_truth": "..", "6b_finetuning": {"is_correct": false, "solution": ".."}} OpenAI's
 
-OpenAI's rows are matched to problems by the text of the question. A replay's protocol is its source's: that of the run
-folder it was read from, or the one that ``protocol_label`` states; it never borrows another's.
+OpenAI's rows are matched to problems by the question. A replay's protocol is its run folder's, or the one stated.
 """
 
 import gzip

@@ -6,8 +6,8 @@ One request and its answer, to /chat/completions (a prompt of plain text goes to
     {"model": "m", "choices": [{"index": 0, "message": {"content": "... #### 18"}, "finish_reason": "stop"}],
      "usage": {"prompt_tokens": 812, "completion_tokens": 64}}
 
-Every sampling field is sent, so that nothing comes from a model's own generation config. What comes back is an answer
-(also an empty one: the model's own doing) or a failure with a name (the server's doing), which is never scored.
+Every sampling field is sent, so that nothing comes from a model's own generation config. What comes back is an answer,
+also an empty one, or a failure with a name, which is never scored.
 """
 
 import json

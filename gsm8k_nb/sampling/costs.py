@@ -2,8 +2,8 @@
 
     plan(...) -> Plan(samples=10552, on_disk=0, prompt_tokens=11501680, completion_tokens=5402624, spent=0.0, cost=4.97)
 
-Money is counted from the samples on disk, in the currency of the prices, so it is right after any interruption. Tokens
-that a server does not count are estimated; what it bills for failed requests and hidden reasoning is unknown here.
+Money is counted from the samples on disk, so it is right after any interruption. Tokens that a server does not count
+are estimated; what it bills for failed requests and hidden reasoning is unknown here.
 """
 
 from collections.abc import Iterable

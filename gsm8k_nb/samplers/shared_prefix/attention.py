@@ -1,9 +1,8 @@
 """Attention of many texts over the memory of what they have in common and of their own tokens.
 
 The tokens that all prompts begin with are kept once, and attention over them is one matrix product for all rows, as in
-Hydragen (arXiv:2402.05099), which joins prefix and suffix by the log-sum-exp of their scores. Here the scores of both
-are laid side by side, one softmax runs over them, and its two parts are multiplied with the two sets of values apart:
-the same result, with soft caps, windows and sinks at no extra cost.
+Hydragen (arXiv:2402.05099). Here the scores of prefix and suffix are laid side by side, one softmax runs over them, and
+its two parts are multiplied with the two sets of values apart, with soft caps, windows and sinks at no extra cost.
 """
 
 import math

@@ -1,16 +1,9 @@
 """Fast exact generation for prompts that share a long prefix, such as eight exemplars before each question.
 
-One request and one result (three samples were asked for, this is the first to end):
-
-    Request(prompt_ids=[1, 1234, ..., 57], n_samples=3, seeds=[11, 12, 13])
-    Finished(request=0, sample=1, token_ids=[338, 4901, ..., 2], finish_reason="stop")
-
 What all prompts begin with is run through the model once and kept, also for the next call; a question's own tokens are
 run once for all of its samples. A step runs the live rows and nothing else: the batch is laid flat as one sequence with
-its own position ids, so the linear layers see no padding, and a row that ends gives its place to a waiting one.
-
-Only the attention function is exchanged, through transformers' AttentionInterface; it keeps the keys and values itself.
-Whether a model can be run like this is decided by ``supports``, which compares logits with the model's own.
+its own position ids, so the linear layers see no padding, and a row that ends gives its place to a waiting one. Only
+the attention function is exchanged; it keeps the keys and values itself. ``supports`` says whether a model fits.
 """
 
 import os
