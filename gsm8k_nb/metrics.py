@@ -101,17 +101,15 @@ def bounds(correct: Any) -> tuple[float, float]:
     return float((matrix == 1).mean()), float((matrix != 0).mean())
 
 
-def identical_samples(texts: Iterable[Sequence[str | None]]) -> float:
+def identical_samples(texts: Iterable[Sequence[str | None]]) -> float | None:
     """Share of problems whose samples are all byte-identical, of those that have two texts or more. In 0..1.
 
-    ``texts`` holds the texts of each problem; failed samples (None) are left out. ValueError where no problem has two
-    texts: one sample is always identical to itself.
+    ``texts`` holds the texts of each problem; failed samples (None) are left out. None where no problem has two texts:
+    one sample is always identical to itself.
     """
     pools = [[text for text in group if text is not None] for group in texts]
     repeated = [len(set(pool)) == 1 for pool in pools if len(pool) > 1]
-    if not repeated:
-        raise ValueError("no problem has two texts or more, so whether samples are identical is undefined")
-    return sum(repeated) / len(repeated)
+    return sum(repeated) / len(repeated) if repeated else None
 
 
 def _check_k(metric: str, n: int, k: int) -> None:

@@ -250,7 +250,7 @@ def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int, answer_patte
         no_marker=None if answer_pattern is None else int((answered & ~marked).sum()),
         empty=int((answered & (texts.str.strip() == "")).sum()),
         degenerate=int(texts.map(degenerate).sum()),
-        identical_problems=float(metrics.identical_samples(by_problem)) if config.n_samples > 1 else None,
+        identical_problems=metrics.identical_samples(by_problem),
     )
 
 

@@ -27,7 +27,10 @@ LOCAL = ("transformers", "vllm", "ray")  # samplers whose ``model`` is a folder,
 PACKAGE = "package:"
 PARTS = {  # what the files of a folder belong to
     "adapter": re.compile(r"adapter_.*"),
-    "weights": re.compile(r".*\.safetensors|(pytorch_)?model.*\.bin|.*\.index\.json"),
+    "weights": re.compile(  # with how they are packed; what a trainer keeps beside them is no part of the model
+        r"(?!optimizer|scheduler|scaler|rng_state|training_args).*\.(safetensors|bin|pth?|gguf)|.*\.index\.json|"
+        r"params\.json|.*quant.*\.json"
+    ),
     "chat_template": re.compile(r"chat_template\.(jinja|json)"),
     "tokenizer": re.compile(
         r"tokenizer.*|special_tokens_map\.json|added_tokens\.json|vocab\..*|merges\.txt|tekken\.json|.*\.model"

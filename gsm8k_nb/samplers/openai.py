@@ -33,6 +33,7 @@ LONGEST_RETRY_AFTER = 600.0  # a server that asks for more patience ends the run
 TOLD_WAIT = 10.0  # a longer wait before another try is told and recorded
 TOLD_SILENCE = 60.0  # and so is, again at each doubling, that no answer has come for so long
 CONNECT_TRIES = 3  # of a server that has not been reached once
+ABOUT_ONE = {400, 413, 422}  # with these a server may refuse one prompt alone: too long for it, or of odd words
 FAILED_IN_A_ROW = 64  # requests that failed for good, before the run stops
 
 
@@ -55,7 +56,7 @@ class OpenAISampler:
         self.endpoints: dict[str, None] = {}  # ordered sets
         self.models: dict[str, None] = {}
         self.fingerprints: dict[str, None] = {}
-        self.reached = self.gave_several = False
+        self.reached = self.gave_several = self.takes_others = False
         self.failed_in_a_row = 0
         self.long_waits: list[float] = []  # seconds
         self.told_until = 0.0
@@ -161,8 +162,10 @@ class OpenAISampler:
                 reply = wire.read_reply(await self._send(client, path, body), self.key)
             except Refused as refused:
                 changed = self.learnt.adapt(refused, body)
-                if changed is None:
+                if changed is None and await self._refuses_all(refused, client, path, body):
                     raise SamplerError(await asyncio.to_thread(self._explain, refused)) from None
+                if changed is None:
+                    raise Failure(f"HTTP {refused.status}", refused.words, again=False) from None
                 if changed:
                     _say(f"the server does not take {', '.join(changed)}; left out or renamed from now on ({refused})")
                 continue
@@ -173,6 +176,15 @@ class OpenAISampler:
                 continue
             return wire.samples(asked, reply, self.stop, time.perf_counter() - started)
         raise AssertionError("each refusal changes the form of all requests: the bound is in refusals")
+
+    async def _refuses_all(self, refused: Refused, client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> bool:
+        """Whether all requests are refused, and not one prompt alone: a short one in the same form is tried, once."""
+        if refused.status in ABOUT_ONE and not self.takes_others:
+            short = {"prompt": "1 + 1 ="} if "prompt" in body else {"messages": [{"role": "user", "content": "1 + 1"}]}
+            with suppress(Failure, Refused):
+                wire.read_reply(await self._send(client, path, body | short), self.key)
+                self.takes_others = True
+        return refused.status not in ABOUT_ONE or not self.takes_others
 
     async def _send(self, client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> bytes:
         """The body of the server's answer. Failure or Refused where there is none."""

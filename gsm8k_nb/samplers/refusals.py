@@ -5,7 +5,8 @@
 
 A field is left out only where its value does nothing, or where the client can do the same itself: no run claims what
 was not done. Each adaption leaves at least one field out for good, or renames the token limit, once: a request is
-refused at most ``MOST_ADAPTIONS`` + 1 = 13 times, and all those of a run at most 13 times ``concurrency`` times.
+refused at most ``MOST_ADAPTIONS`` + 1 = 13 times, and all those of a run at most 13 times ``concurrency`` times,
+and a short question each.
 """
 
 import email.utils

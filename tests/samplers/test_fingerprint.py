@@ -119,6 +119,21 @@ def test_files_that_come_and_go(checkpoint):
     assert changed_parts(before, of(checkpoint)) == {"weights"}
 
 
+@pytest.mark.parametrize(
+    ("file", "parts"),
+    [
+        ("model.pt", {"weights"}), ("consolidated.00.pth", {"weights"}), ("params.json", {"weights"}),
+        ("quantize_config.json", {"weights"}), ("training_args.bin", set()), ("optimizer.pt", set()),
+    ],
+)  # fmt: skip
+def test_what_some_engine_loads_counts_and_what_a_trainer_keeps_does_not(checkpoint, file, parts):
+    before = of(checkpoint)
+    (checkpoint / file).write_bytes(b"one")
+    first = of(checkpoint)
+    (checkpoint / file).write_bytes(b"two")
+    assert changed_parts(before, first) == changed_parts(first, of(checkpoint)) == parts
+
+
 def test_a_half_written_or_damaged_checkpoint_is_another_one(checkpoint, monkeypatch):
     for read_whole in (fingerprint.READ_WHOLE, 0):
         monkeypatch.setattr(fingerprint, "READ_WHOLE", read_whole)

@@ -264,7 +264,22 @@ def test_a_refusal_ends_the_run_at_once_in_the_servers_words(answer, words):
     with serve(lambda body, number: answer) as stub:
         with pytest.raises(SamplerError, match=words):
             ask(config_of(stub.url, concurrency=2), asked(50))
-        assert len(stub.seen) <= 2  # one try a worker
+        assert len(stub.seen) <= 4  # of each worker one, and a short question
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("words", ["your prompt has 2100 tokens, the maximum is 2048", "odd characters", ""])
+@pytest.mark.parametrize("number", [1, 7])
+def test_one_prompt_that_is_refused_is_one_failed_sample(status, words, number):
+    with serve(
+        lambda body, _: error(status, words) if body["messages"] == asked(number)[-1].prompt else reply(body)
+    ) as stub:
+        for requests in (asked(20), asked(number)[-1:]):  # asked for again by itself, it ends nothing either
+            got, _ = ask(config_of(stub.url, concurrency=1), requests)
+            [failed] = [one for one in got if one.error]
+            assert failed.problem_id == f"test-{number:04d}" and len(got) == len(requests)
+            assert failed.error.startswith(f"HTTP {status}") and words in failed.error
+    assert len(stub.seen) <= 25  # two short questions, and the fields that do nothing left out for words that say none
 
 
 # ---- what comes back

@@ -153,7 +153,7 @@ def test_a_refused_value_is_no_refused_name(words, step):
     with serve(lambda body, number: error(400, words)) as stub:
         with pytest.raises(SamplerError, match=step) as caught:
             ask(config_of(stub.url, concurrency=4, max_new_tokens=4096), asked(50))
-        assert len(stub.seen) <= 8 and words in str(caught.value)
+        assert len(stub.seen) <= 12 and words in str(caught.value)  # a short question of each worker among them
         assert all("max_completion_tokens" not in seen.body for seen in stub.seen)
 
 
@@ -318,7 +318,7 @@ def test_a_key_that_a_server_echoes_is_stored_nowhere(monkeypatch, tmp_path):
         good = reply(body, [f"key {KEY}\n#### 1"], f"stop {KEY}", reasoning_content=f"I know {KEY}")
         good.body |= {"model": f"m-{KEY}", "system_fingerprint": KEY}
         good.headers = {"x-echo": KEY}
-        odd = {2: error(400, f"bad {KEY}", param=KEY, code=KEY), 3: Reply({"choices": [], "note": KEY})}
+        odd = {2: error(401, f"bad {KEY}", param=KEY, code=KEY), 3: Reply({"choices": [], "note": KEY})}
         odd[4] = Reply({"choices": [{"index": 0, "message": {"content": None}, "finish_reason": f"error {KEY}"}]})
         odd[5] = Reply({"choices": [{"index": 0, "error": {"message": KEY}}]})
         odd[6] = Reply(f"no JSON {KEY}".encode())
