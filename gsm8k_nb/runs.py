@@ -303,8 +303,11 @@ class Run:
 
     def write_bytes(self, name: str, content: bytes) -> Path:
         """A whole file of the run, see ``write_atomically``. RunError where it cannot be written."""
+        file = self.folder / name
+        if file.parent != self.folder and file.parent.is_symlink():
+            raise RunError(f"{file.parent} is a link, and nothing is written into another folder: remove the link")
         try:
-            return write_atomically(self.folder / name, content)
+            return write_atomically(file, content)
         except OSError as error:
             raise self._unwritable(error) from error
 

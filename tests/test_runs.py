@@ -129,6 +129,14 @@ def test_a_link_is_replaced_and_never_followed(run, tmp_path, name):
     assert not (run.folder / name).is_symlink()
 
 
+def test_a_linked_folder_is_not_written_into(run, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (run.folder / "tables").symlink_to(tmp_path / "mine")
+    with pytest.raises(RunError, match="tables is a link"):
+        run.write_text("tables/accuracy.csv", "ours")
+    assert not list((tmp_path / "mine").iterdir())
+
+
 KILLED_WRITER = """
 import os, sys
 from gsm8k_nb.runs import Run
