@@ -53,7 +53,6 @@ html_copy_source = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 
-READ_BEFORE = {f"notebooks/{name}" for name in ("02_sample", "03_score", "04_report")}
 FOLDED = {"BEGIN SOLUTION": "a solution", "BEGIN HIDDEN TESTS": "the checks"}
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)([^)]*\))")
 BLOCK = re.compile(r"^(\S.*)\n(?=\n {4,}\S)", re.MULTILINE)  # a paragraph with an indented block below it
@@ -81,8 +80,8 @@ def up(text: str) -> str:
     return re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", text)
 
 
-def as_chapter(text: str, page: str) -> str:
-    """An executed notebook as a page: solutions and checks are folded away, and parameters that were read before."""
+def as_chapter(text: str) -> str:
+    """An executed notebook as a page: solutions and checks are folded away, and so are long lists of parameters."""
     book = json.loads(text)
     for cell in book["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].setdefault("tags", [])
@@ -91,10 +90,8 @@ def as_chapter(text: str, page: str) -> str:
         elif folded := next((what for mark, what in FOLDED.items() if mark in source), None):
             tags.append("hide-input")
             cell["metadata"]["mystnb"] = {"code_prompt_show": f"Show {folded}", "code_prompt_hide": f"Hide {folded}"}
-        elif page in READ_BEFORE and "parameters" in tags:
+        elif cell["metadata"].get("jupyter", {}).get("source_hidden"):  # the parameters of a run
             tags.append("hide-input")
-        elif page in READ_BEFORE and "tables.parameters(" in source:
-            tags.append("hide-output")
     return json.dumps(book)
 
 
@@ -115,7 +112,7 @@ def setup(app) -> None:
 
     def notebook(app, page: str, content: list[str]) -> None:
         if page.startswith("notebooks/"):
-            content[0] = as_chapter(content[0], page) if (DOCS / f"{page}.ipynb").exists() else up(content[0])
+            content[0] = as_chapter(content[0]) if (DOCS / f"{page}.ipynb").exists() else up(content[0])
         elif not page.startswith("bench/"):
             content[0] = content[0].replace(
                 "](../bench/results/", "](bench/results/"

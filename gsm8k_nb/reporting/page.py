@@ -35,6 +35,7 @@ from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
 
 N_EXAMPLES = 3
+RUN_FILES = ("metrics.json", "samples.jsonl", "scores.jsonl", "manifest.json")  # beside it, to be opened
 LARGEST_COPY = 8_000_000  # bytes of a report that an output of a notebook may hold
 PRINTERS = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge", "msedge",
@@ -125,18 +126,19 @@ def show_parameters(config: RunConfig) -> HTML:
 
 
 def show_saved(page: Path) -> HTML:
-    """Where a report lies; in Jupyter with a link that opens it, and one that saves a copy.
+    """Where a report lies; in Jupyter with links that open it and the run's files, and one that saves a copy.
 
     JupyterLab opens nothing outside the folder in which it was started: from there the copy is the way to it.
     """
-    path = Path(os.path.relpath(page)).as_posix()
+    path = Path(os.path.relpath(page))
     links = []
     if "JPY_SESSION_NAME" in os.environ:  # set by Jupyter's server, whose kernels work in the notebook's folder
-        links.append(f'<a href="{quote(path)}" target="_blank">open</a>')
+        places = {name: quote(path.with_name(name).as_posix()) for name in (page.name, *RUN_FILES)}
+        links = [f'<a href="{place}" target="_blank">{name}</a>' for name, place in places.items()]
         if page.stat().st_size <= LARGEST_COPY:
             data = base64.b64encode(page.read_bytes()).decode()
             links.append(f'<a download="report.html" href="data:text/html;base64,{data}">save a copy</a>')
-    return HTML(f"<p>Report: <code>{escape(path)}</code> {' or '.join(links)}</p>")
+    return HTML(f"<p>Report: <code>{escape(path.as_posix())}</code></p><p>{' &middot; '.join(links)}</p>")
 
 
 def show_headline(results: Results) -> HTML:
