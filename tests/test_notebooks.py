@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from papermill import inspect_notebook
 
 from gsm8k_nb import __main__ as main_module
 from gsm8k_nb.__main__ import BOOKS as BOOKS_WRITTEN
@@ -39,16 +40,16 @@ def parameters(config: RunConfig, folder: Path) -> list[str]:
 def test_house_rules(book):
     notebook = nbformat.read(book, as_version=4)
     nbformat.validate(notebook)
-    assert notebook.metadata.kernelspec.name == "python3"  # traps.md 4.20
+    assert notebook.metadata.kernelspec.name == "python3"  # the one that every installation has
     assert notebook.cells[0].cell_type == "markdown" and notebook.cells[0].source.startswith("# ")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert code[0].metadata.get("tags") == ["parameters"]  # traps.md 4.14
+    assert code[0].metadata.get("tags") == ["parameters"]  # without it papermill injects before all code
     for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
         if cell.cell_type != "code":
             continue
         assert cell.outputs == [] and cell.execution_count is None
         assert not re.search(r"/home/|/root/|/tmp/|C:\\|%cd|!pip|%pip|sys\.path", cell.source)
-        assert not re.search(r"\b(sys\.exit|exit|quit)\(", cell.source)  # traps.md 4.23
+        assert not re.search(r"\b(sys\.exit|exit|quit)\(", cell.source)  # papermill would call it a success
         tags = cell.metadata.get("tags", [])
         if "parameters" in tags or "exercise" in tags:
             continue
@@ -64,13 +65,14 @@ def test_parameters_cell_is_the_configuration(name, config):
     cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
     assert cell.source == parameters_cell(*BOOKS_WRITTEN[name]), "run 'make parameters'"
     lines = [re.fullmatch(r"(\w+): (\w+) = (.+?)  # (.+)", line) for line in cell.source.split("\n")]
-    assert all(lines)  # one literal a line: a value derived here would keep its default, traps.md 4.17
+    assert all(lines)  # one literal a line: a value derived from another would keep its default
     values: dict = {}
     exec(cell.source, values)
     for line in lines:
         field = config.model_fields[line[1]]
         assert values[line[1]] == field.default and line[4] == field.description
-        assert "=" not in line[3] + line[4]  # such a line vanishes from --help-notebook: traps.md 4.16
+        assert "=" not in line[3] + line[4]  # such a line vanishes from --help-notebook
+    assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == (len(lines) > 20)  # content within a screen
 
 
 def test_loading_takes_what_names_the_run_and_its_problems():
@@ -104,31 +106,42 @@ def test_writing_the_parameters_changes_nothing_that_is_up_to_date(tmp_path, mon
         ).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["eval", "compare"])
+@pytest.mark.parametrize("name", BOOKS_WRITTEN)
 def test_help_lists_every_parameter(name):
-    book = str(ROOT / "notebooks" / f"{name}.ipynb")
-    out = subprocess.run([*PAPERMILL, "--help-notebook", book], capture_output=True, text=True).stdout
-    assert re.findall(r"^  (\w+): ", out, re.MULTILINE) == list(BOOKS_WRITTEN[name][0].model_fields)
+    listed = inspect_notebook(str(ROOT / "notebooks" / f"{name}.ipynb"))  # what --help-notebook prints
+    assert list(listed) == list(BOOKS_WRITTEN[name][1]) and all(line["help"] for line in listed.values())
+
+
+def test_the_slow_road_shares_no_cell_with_the_quick_one():
+    def cells(name: str) -> list[str]:
+        notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+        return [cell.source for cell in notebook.cells if cell.cell_type == "code"][
+            2:
+        ]  # the parameters and their check
+
+    assert not set(cells("eval")) & {source for name in STEPS for source in cells(name)}
 
 
 def test_the_four_steps_give_what_eval_gives(replay_config, tmp_path):
+    """With numbers as YAML leaves them, as text, in a second file of parameters; and with an empty third one."""
+    (tmp_path / "numbers.yaml").write_text("temperature: 1e-1\nconfidence: 9e-1\n")
+    (tmp_path / "empty.yaml").write_text("")
     arguments = parameters(replay_config, tmp_path)
-    folder = replay_config.run_folder
-    whole = papermill("eval", tmp_path / "eval.ipynb", *arguments, cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr[-3000:]
-    expected = (folder / "metrics.json").read_bytes()
-    assert (folder / "report.html").exists()
-    folder.rename(tmp_path / "aside")
-    for name in STEPS:
+    arguments += ["-f", str(tmp_path / "numbers.yaml"), "-f", str(tmp_path / "empty.yaml")]
+    folder = replay_config.model_copy(update={"temperature": 0.1}).run_folder
+    for name in ("eval", *STEPS):
         done = papermill(name, tmp_path / f"{name}.ipynb", *arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
+        if name == "eval":
+            expected, aside = (folder / "metrics.json").read_bytes(), folder.rename(tmp_path / "aside")
     assert (folder / "metrics.json").read_bytes() == expected
-    assert (folder / "report.html").exists()
+    assert json.loads((folder / "config.json").read_text())["confidence"] == 0.9
+    assert (folder / "report.html").exists() and (aside / "report.html").exists()
     exported_is_sound(tmp_path / "eval.ipynb")
 
 
 def exported_is_sound(book: Path) -> None:
-    """An executed notebook ran to its last cell, holds every figure, and exports to HTML. traps.md 4.22, 4.25, 4.26."""
+    """An executed notebook ran to its last cell, holds every figure, and exports to HTML."""
     from nbconvert import HTMLExporter
 
     notebook = nbformat.read(book, as_version=4)
@@ -137,45 +150,39 @@ def exported_is_sound(book: Path) -> None:
     html, _ = HTMLExporter().from_notebook_node(notebook)
     assert len(re.findall(r"<img[^>]+src=\"data:image/png", html)) == 3
     sampling = next(cell for cell in notebook.cells if "sampling.fill" in cell.source)
-    assert len(json.dumps(sampling.outputs)) < 100_000
+    assert len(json.dumps(sampling.outputs)) < 100_000  # a progress bar must not fill the file
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "lines"),
     [
-        (["-p", "temprature", "0.5"], "'temperature'"),  # traps.md 4.15
-        (["-p", "prompts", "wei_8shot"], "'prompt'"),  # a name that the notebook's imports use too
-        (["-y", "n_samples: many"], "n_samples"),
-        (["-p", "split", "train"], "split"),
-        (["-p", "limit", "-1"], "limit"),
-        (["-p", "prompt", "wei"], "prompt"),
-        (["-p", "dataset", "gsm8k", "-p", "data_path", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["-p", "dataset", "gsm8k", "-p", "data_path", "{broken}"], "broken.jsonl, line 2"),
+        (
+            ["-p", "temprature", "0.5", "-p", "prompts", "wei_8shot", "-y", "n_samples: many", "-p", "split", "train",
+             "-p", "limit", "-1", "-p", "prompt", "wei"],
+            [
+                "unknown parameter 'temprature': did you mean 'temperature'?",
+                "unknown parameter 'prompts': did you mean 'prompt'?",  # a name that the notebook's imports use too
+                "parameter 'n_samples': must be a whole number, got 'many'",
+                "parameter 'split': only 'test' is scored",
+                "parameter 'limit': ",
+                "parameter 'prompt': ",
+            ],
+        ),
+        (["-p", "dataset", "gsm8k", "-p", "data_path", "nowhere.jsonl"], ["nowhere.jsonl"]),
+        (["-p", "dataset", "gsm8k", "-p", "data_path", "{broken}"], ["broken.jsonl, line 2"]),
     ],
-    ids=["misspelt", "shadowed", "text", "split", "range", "prompt", "file", "line"],
-)
-def test_bad_input_stops_plain_papermill(tmp_path, arguments, said):
+    ids=["parameters", "file", "line"],
+)  # fmt: skip
+def test_bad_input_stops_plain_papermill(tmp_path, arguments, lines):
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"question": "a?", "answer": "#### 1"}\n{"question": "b?", \n')
-    arguments = [one.format(broken=broken) for one in arguments]
+    arguments = [argument.format(broken=broken) for argument in arguments]
     done = papermill("eval", tmp_path / "out.ipynb", *arguments, "-p", "outputs_dir", str(tmp_path / "outputs"))
     assert done.returncode != 0
-    last = [line for line in done.stderr.strip().splitlines() if line.strip()][-1]
-    assert said in last and re.match(r"(ConfigError|DataError|FileNotFoundError): ", last), done.stderr[-2000:]
+    message = re.search(r"^(?:ConfigError|DataError|FileNotFoundError): (.+)", done.stderr, re.MULTILINE | re.DOTALL)
+    told = message[1].strip().splitlines() if message else []
+    assert len(told) == len(lines) and all(any(line in each for each in told) for line in lines), done.stderr[-2000:]
     assert not (tmp_path / "outputs").exists()  # nothing was begun
-
-
-def test_yaml_text_that_is_a_number_works(tmp_path, replay_config):  # traps.md 4.1, 4.11
-    file = tmp_path / "params.yaml"
-    file.write_text("temperature: 1e-1\nconfidence: 9e-1\n")
-    arguments = parameters(replay_config.model_copy(update={"temperature": 0.0}), tmp_path / "..")
-    config = replay_config.model_copy(update={"temperature": 0.1, "confidence": 0.9})
-    done = papermill("01_load", tmp_path / "out.ipynb", *arguments, "-f", str(file), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads((config.run_folder / "config.json").read_text())["confidence"] == 0.9
-    (tmp_path / "empty.yaml").write_text("")
-    done = papermill("01_load", tmp_path / "out.ipynb", *arguments, "-f", str(tmp_path / "empty.yaml"), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_a_real_model_end_to_end(tmp_path):

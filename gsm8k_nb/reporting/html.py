@@ -18,7 +18,7 @@ from gsm8k_nb.reporting.files import figure_bytes
 from gsm8k_nb.texts import visible
 
 LONG = 20_000  # characters; of a longer text the rest is folded away, whole but out of the way
-_PRE = "white-space: pre-wrap; overflow-wrap: anywhere"
+_PRE = "white-space: pre-wrap; overflow-wrap: anywhere; word-break: normal; font-family: monospace"
 
 
 def escape(text: str) -> str:
