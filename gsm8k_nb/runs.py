@@ -232,8 +232,7 @@ class Run:
     def journal(self) -> Journal:
         """Every sample on disk; a row that cannot be read or was changed is counted, never fatal and never believed."""
         samples: dict[tuple[str, int], Sample] = {}
-        damaged = 0
-        run_id = self._run_id()
+        damaged, run_id = 0, self._run_id()
         for line in _lines(self.samples_file):
             try:
                 sample = journal_sample(line, run_id)
@@ -303,11 +302,10 @@ class Run:
 
     def write_bytes(self, name: str, content: bytes) -> Path:
         """A whole file of the run, see ``write_atomically``. RunError where it cannot be written."""
-        file = self.folder / name
-        if file.parent != self.folder and file.parent.is_symlink():
-            raise RunError(f"{file.parent} is a link, and nothing is written into another folder: remove the link")
+        if "/" in name and (folder := (self.folder / name).parent).is_symlink():
+            raise RunError(f"{folder} is a link, and nothing is written into another folder: remove the link")
         try:
-            return write_atomically(file, content)
+            return write_atomically(self.folder / name, content)
         except OSError as error:
             raise self._unwritable(error) from error
 
