@@ -3,6 +3,6 @@
     python -m gsm8k_nb import samples_gsm8k_cot_2026-11-30T08-16-21.jsonl     a run folder from another tool's log
     python -m gsm8k_nb export outputs/RUN --organisation "A University"       every-eval-ever files from a run
 
-A file becomes rows (``files``), rows of a known format (``formats`` reads them, ``tools`` and ``lm_eval`` describe
-them) become a ``Log``, its completions find their problems (``aligning``) and are written as a run (``importing``).
+A file (``files``) becomes rows, rows a ``Log`` of entries (``reading``, by ``assets/logs.toml`` and ``tools``), entries
+find their problems (``aligning``) and are written as a run folder (``importing``), a run as records (``exporting``).
 """

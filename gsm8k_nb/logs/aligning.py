@@ -5,13 +5,14 @@
 """
 
 import unicodedata
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
 from gsm8k_nb.answers import gold_of, is_correct, parse_gold
-from gsm8k_nb.logs.log import Entry, Log
+from gsm8k_nb.logs.reading import Entry, Log
 from gsm8k_nb.records import Problem
 
 _LIKE = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-"})
@@ -33,24 +34,23 @@ class Aligned:
 
 def align(log: Log, problems: Sequence[Problem]) -> Aligned:
     """Every entry to the one problem that it is of, or to the list of those that are of none or of several."""
-    by_text: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = defaultdict(list)
     for problem in problems:
-        by_text.setdefault(normal(problem.question), []).append(problem.id)
+        by_text[normal(problem.question)].append(problem.id)
     fits = _fits({entry.question for entry in log.entries if entry.index is None}, by_text)
-    aligned: dict[str, list[Entry]] = {}
-    unaligned = []
+    aligned, unaligned = defaultdict[str, list[Entry]](list), []
     for entry in log.entries:
-        ids = fits[entry.question] if entry.index is None else _in_row(entry, problems)
+        ids = fits[entry.question] if entry.index is None else _in_row(entry.index, entry.question, problems)
         if len(ids) == 1:
-            aligned.setdefault(ids[0], []).append(entry)
-        elif entry.index is not None:
-            unaligned.append({"reason": f"row {entry.index} of the data set has not this question"} | asdict(entry))
-        else:
-            reason = f"fits {', '.join(ids)}" if ids else "no problem has this question"
-            unaligned.append({"reason": reason} | asdict(entry))
+            aligned[ids[0]].append(entry)
+            continue
+        reason = f"fits {', '.join(ids)}" if ids else "no problem has this question"
+        if entry.index is not None:
+            reason = f"row {entry.index} of the data set has not this question"
+        unaligned.append({"reason": reason} | asdict(entry))
     placed = [entry for entries in aligned.values() for entry in entries]
     within = sum(bool(entry.question) and normal(entry.question) not in by_text for entry in placed)
-    return Aligned(aligned, unaligned, within, sum(not entry.question and entry.gold is None for entry in placed))
+    return Aligned(dict(aligned), unaligned, within, sum(not entry.question and entry.gold is None for entry in placed))
 
 
 def normal(text: str) -> str:
@@ -61,14 +61,14 @@ def normal(text: str) -> str:
 def _fits(questions: set[str], by_text: dict[str, list[str]]) -> dict[str, list[str]]:
     """The ids of the problems that have each question, or, where none has it, whose question stands within it."""
     width = min(_WIDTH, *map(len, by_text), _WIDTH)
-    by_start: dict[str, list[str]] = {}
+    by_start = defaultdict[str, list[str]](list)
     for text in by_text:
-        by_start.setdefault(text[:width], []).append(text)
+        by_start[text[:width]].append(text)
     fits = {}
     for question in questions:
         text = normal(question)
         starts = dict.fromkeys(text[at : at + width] for at in range(len(text) - width + 1))
-        inside = [whole for start in starts for whole in by_start.get(start, []) if whole in text]
+        inside = [whole for start in starts for whole in by_start.get(start, ()) if whole in text]
         fits[question] = by_text.get(text) or [name for whole in inside for name in by_text[whole]]
     several = [set(ids) for ids in fits.values() if len(ids) > 1]
     # What stands in every prompt that has several questions is part of the template, say an exemplar.
@@ -76,13 +76,9 @@ def _fits(questions: set[str], by_text: dict[str, list[str]]) -> dict[str, list[
     return {question: [i for i in ids if i not in template] if len(ids) > 1 else ids for question, ids in fits.items()}
 
 
-def _in_row(entry: Entry, problems: Sequence[Problem]) -> list[str]:
-    """The id of the problem in the row that the log names, if it has the question that the log has for it."""
-    if entry.index is None or entry.index >= len(problems):
-        return []
-    problem = problems[entry.index]
-    asked = not entry.question or normal(problem.question) in normal(entry.question)
-    return [problem.id] if asked else []
+def _in_row(index: int, question: str, problems: Sequence[Problem]) -> list[str]:
+    """The id of the problem in a row of the data set, if it has the question that the log has for it, if any."""
+    return [p.id for p in problems[index : index + 1] if not question or normal(p.question) in normal(question)]
 
 
 def other_golds(problems: Sequence[Problem], aligned: Aligned) -> list[dict[str, str]]:

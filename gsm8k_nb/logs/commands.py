@@ -5,8 +5,8 @@ import shlex
 from collections import Counter
 
 from gsm8k_nb.logs.exporting import RELATIONSHIPS, export_run
+from gsm8k_nb.logs.files import KNOWN
 from gsm8k_nb.logs.importing import Imported, import_log
-from gsm8k_nb.logs.log import KNOWN
 from gsm8k_nb.logs.reading import COLUMNS
 
 _SHOWN = 5  # disagreements, and reasons of failed samples

@@ -11,13 +11,11 @@ problem goes to ``unaligned.jsonl`` with the reason, the tool's verdicts to ``so
 gold answers than ours to ``other_gold.jsonl``.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,10 @@ from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.answers import is_correct, judge
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs.aligning import Aligned, align, other_golds
-from gsm8k_nb.logs.log import Entry, Log, LogError
-from gsm8k_nb.logs.reading import read_log
+from gsm8k_nb.logs.files import LogError
+from gsm8k_nb.logs.reading import Log, read_log
 from gsm8k_nb.records import Problem, Sample, Score
-from gsm8k_nb.runs import Inputs, Run
+from gsm8k_nb.runs import Inputs, Run, sha256_of
 from gsm8k_nb.sampling import manifest
 
 _IN_CONFIG = ("temperature", "top_p", "top_k", "max_new_tokens")  # stated fields that are also parameters of ours
@@ -39,7 +37,7 @@ NEAREST = "flexible"  # the rule laid beside a scorer that no rule of ours repea
 
 @dataclass(frozen=True)
 class Verdict:
-    """A tool's verdict on one text, or (``sample_index`` None) on the vote of the first ``samples``; and ``rule``'s."""
+    """A tool's verdict on one text, or (``sample_index`` None) on the vote of ``samples`` texts; and ``rule``'s."""
 
     problem_id: str
     sample_index: int | None
@@ -73,12 +71,10 @@ class Imported:
     @property
     def agreement(self) -> dict[str, Agreement]:
         """For each scorer: on how many verdicts the rule nearest to it says the same."""
-        agreement = {}
-        for scorer in dict.fromkeys(verdict.scorer for verdict in self.verdicts):
-            its = [verdict for verdict in self.verdicts if verdict.scorer == scorer]
-            alike = sum(verdict.correct == verdict.ours for verdict in its)
-            agreement[scorer] = Agreement(its[0].rule, alike, len(its), scorer in self.log.rules)
-        return agreement
+        of = Counter((verdict.scorer, verdict.rule) for verdict in self.verdicts)
+        alike = Counter((verdict.scorer, verdict.rule) for verdict in self.verdicts if verdict.correct == verdict.ours)
+        rules = self.log.rules
+        return {name: Agreement(rule, alike[name, rule], n, name in rules) for (name, rule), n in of.items()}
 
 
 def import_log(
@@ -115,9 +111,8 @@ def import_log(
         **{name: log.stated[name] for name in _IN_CONFIG if name in log.stated},
     }
     config = RunConfig.checked(parameters | replayed | stated)
-    run = _write(file, log, config, source, _samples(problems, aligned, n_samples), problems)
-    scores = summary.score_run(run, config, problems)
-    verdicts = list(_verdicts(log, problems, aligned, scores))
+    run = _write(file, log, config, source, problems, aligned)
+    verdicts = list(_verdicts(log, problems, aligned, summary.score_run(run, config, problems)))
     rows = {"unaligned": aligned.unaligned, "source_verdicts": map(asdict, verdicts), "other_gold": golds}
     for name, of_file in rows.items():
         run.write_text(f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in of_file))
@@ -138,10 +133,9 @@ def _checked_golds(
         )
     golds = other_golds(problems, aligned)
     if 2 * len(golds) > len(problems):
-        theirs, ours = golds[0]["theirs"], f"{golds[0]['ours']} for {golds[0]['problem_id']}"
         raise LogError(
-            f"{name}: {len(golds)} of {len(problems)} gold answers are not those of {where}, as {theirs} in place of "
-            f"{ours}; name the data set that the log is of, and check that --index counts its rows from 0"
+            f"{name}: {len(golds)} of {len(problems)} gold answers are not those of {where}, as {golds[0]}; name the "
+            "data set that the log is of, and check that --index counts its rows from 0"
         )
     return golds
 
@@ -162,61 +156,53 @@ def _label(name: str, log: Log, n_samples: int, label: str | None, model: str | 
 
 
 def _write(
-    file: Path, log: Log, config: RunConfig, source: data.Dataset, samples: list[Sample], problems: list[Problem]
+    file: Path, log: Log, config: RunConfig, source: data.Dataset, problems: list[Problem], aligned: Aligned
 ) -> Run:
     """The run folder with its configuration, problems, samples and manifest: this machine only imported."""
-    started = manifest.now()
+    started, digest = manifest.now(), sha256_of(file)
     run = sampling.begin(config, source, problems)
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
     made = {name: getattr(log, name) for name in ("tool", "version", "task", "model", "time", "packages")}
     made["source"] = file.name
     facts: dict[str, Any] = {name: log.stated[name] for name in ("chat", "exemplars_as", "stop") if name in log.stated}
     run.start(config, Inputs(log_sha256=digest, log=made, stated=log.stated, **facts))
     with run.writing():
         before = run.journal().samples
+        samples = [sample for problem in problems for sample in _samples(problem, aligned, config.n_samples)]
         run.append(sample for sample in samples if (sample.problem_id, sample.sample_index) not in before)
     engine = {"engine": "import", "source_sha256": digest, "column": config.replay_column, "stated": log.stated}
     manifest.Session(run, {}).write("sampled", engine | made)
-    run.update_manifest(
-        "sampled", imported={"on": started, "with": manifest.environment()}, environment={}, sessions=[]
-    )
+    imported = {"on": started, "with": manifest.environment()}
+    run.update_manifest("sampled", imported=imported, environment={}, sessions=[])
     return run
 
 
-def _samples(problems: Sequence[Problem], aligned: Aligned, n_samples: int) -> list[Sample]:
+def _samples(problem: Problem, aligned: Aligned, n: int) -> list[Sample]:
     """Entry number i of a problem as its sample i; a sample that the log lacks is a failed one."""
-    samples = []
-    for problem in problems:
-        entries = aligned.entries[problem.id]
-        for index, entry in enumerate(entries):
-            samples.append(Sample(problem.id, index, **{name: getattr(entry, name) for name in _COPIED}))
-        lacking = range(len(entries), n_samples)
-        samples += [Sample(problem.id, index, None, error="not in the log") for index in lacking]
-    return samples
+    values = [{name: getattr(entry, name) for name in _COPIED} for entry in aligned.entries[problem.id]]
+    values += [{"text": None, "error": "not in the log"}] * (n - len(values))
+    return [Sample(problem.id, index, **each) for index, each in enumerate(values)]
 
 
 def _verdicts(log: Log, problems: Sequence[Problem], aligned: Aligned, scores: Sequence[Score]) -> Iterator[Verdict]:
     """The tool's own verdicts with ours beside them, on texts and on votes."""
     scored = {(score.problem_id, score.sample_index, score.rule): score for score in scores}
+
+    def answer(problem: Problem, index: int, rule: str) -> tuple[Decimal | None, bool]:
+        if score := scored.get((problem.id, index, rule)):
+            return score.predicted, bool(score.correct)
+        return judge(
+            aligned.entries[problem.id][index].text, problem.answer, rule
+        )  # a rule that does not score the run
+
     for problem in problems:
         entries = aligned.entries[problem.id]
-        read = partial(_read, scored, problem, entries)
         for index, entry in enumerate(entries):
             for scorer, right in entry.verdicts.items():
                 rule = log.rules.get(scorer, NEAREST)
-                yield Verdict(problem.id, index, 1, scorer, right, rule, read(index, rule)[1])
-            for scorer, (size, right) in entry.votes.items():
-                rule = log.rules.get(scorer, NEAREST)
-                answers = Counter(read(voter, rule)[0] for voter in range(len(entries))[index : index + size])
-                winner = answers.most_common(1)[0][0]  # of equals the first, as lm-eval has it
-                yield Verdict(problem.id, None, size, scorer, right, rule, is_correct(winner, problem.answer))
-
-
-def _read(
-    scored: dict[tuple[str, int, str], Score], problem: Problem, entries: list[Entry], index: int, rule: str
-) -> tuple[Decimal | None, bool]:
-    """The answer that a rule reads from a text, and whether it is right: as scored already, or read now."""
-    score = scored.get((problem.id, index, rule))
-    if score is None:
-        return judge(entries[index].text, problem.answer, rule)
-    return score.predicted, bool(score.correct)
+                if size := log.voters.get(scorer):
+                    voters = range(len(entries))[index : index + size]
+                    votes = Counter(answer(problem, voter, rule)[0] for voter in voters)
+                    ours = is_correct(votes.most_common(1)[0][0], problem.answer)  # of equals the first, as lm-eval
+                    yield Verdict(problem.id, None, len(voters), scorer, right, rule, ours)
+                else:
+                    yield Verdict(problem.id, index, 1, scorer, right, rule, answer(problem, index, rule)[1])

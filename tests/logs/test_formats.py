@@ -17,8 +17,8 @@ from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs import files
 from gsm8k_nb.logs.exporting import export_run
+from gsm8k_nb.logs.files import LogError
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log
-from gsm8k_nb.logs.log import LogError
 from gsm8k_nb.logs.reading import COLUMNS
 from gsm8k_nb.summary import summarise
 
@@ -105,10 +105,10 @@ def lm_eval_row(doc: int, resps: list, score: float, **more) -> dict:
         (18, "a number"),
         (3.0, "a number"),
         (True, "true or false"),
-        ({"text": "#### 18"}, "an object .* texts stand in response.text"),
+        ({"text": "#### 18"}, "an object .*name the place of the text"),
         (
             {"choices": [{"message": {"content": "x"}}]},
-            r"an object .* texts stand in response.choices.\*.message.content",
+            r"an object \({'choices': \[{'message': {'content': 'x' \.\.\.\), not a text",
         ),
         ([1, 2], "a number"),
         ([["#### 1"], [{"a": {"b": "c"}}]], "an object"),
@@ -158,7 +158,7 @@ def test_a_row_without_its_question_is_listed(bring, rows):
 def test_tools_texts_that_are_none_fail_too(bring, rows):
     done = bring(rows([lm_eval_row(0, ["#### 1"], 0.0), lm_eval_row(1, [None], 0.0)]), **STATED)
     assert (n_failed(done), done.agreement["filter 1"].of) == (1, 1)  # the verdict on nothing is no verdict on a text
-    with pytest.raises(LogError, match="doc_id 0: 'texts' holds an object"):
+    with pytest.raises(LogError, match="doc_id 0: 'resps' holds an object"):
         bring(rows([lm_eval_row(0, [{"x": 1}], 0.0)], "objects.jsonl"), **STATED)
 
 
@@ -204,8 +204,8 @@ def test_a_replay_of_a_partial_log_is_of_its_problems(bring, rows, tmp_path, cap
         == 0
     )
     words = capsys.readouterr().out.rpartition("next: papermill ")[2].split()
-    given = {words[at + 1]: words[at + 2] for at, word in enumerate(words) if word in ("-p", "-r")}
-    results = evaluate(RunConfig(**given, outputs_dir=str(tmp_path / "replays"), n_resamples=100))
+    parameters = {words[at + 1]: words[at + 2] for at, word in enumerate(words) if word in ("-p", "-r")}
+    results = evaluate(RunConfig(**parameters, outputs_dir=str(tmp_path / "replays"), n_resamples=100))
     assert [problem.id for problem in results.problems] == [PROBLEMS[n].id for n in some]
     assert results.metrics["health"]["failed"] == 0 and results.metrics["dataset"]["n_scored"] == 3
     assert "3 of 112 problems" in results.headline and results.headline.endswith("1.0000")
@@ -236,9 +236,9 @@ def test_another_gold_answer_is_said(bring, rows, capsys, tmp_path):
             "m",
         ]
     )
-    said = capsys.readouterr().out
-    assert "1 problems have another gold answer in the log" in said
-    assert f"{PROBLEMS[1].id}, sample 0, filter 1: right there, wrong here" in said
+    printed = capsys.readouterr().out
+    assert "1 problems have another gold answer in the log" in printed
+    assert f"{PROBLEMS[1].id}, sample 0, filter 1: right there, wrong here" in printed
 
 
 @pytest.mark.parametrize("gold", ["{}", "some steps\n#### {}", " {} ", "${}", "{}.0"])
@@ -278,20 +278,20 @@ def test_self_consistency_verdicts_are_of_the_vote(bring, rows):
         {"name": "maj@64", "filter": vote},
         {"name": "maj@3", "filter": [{"function": "take_first_k", "k": 3}, *vote]},
     ]
-    said = [f"The answer is {number}." for number in (GOLD[0], "20.5", GOLD[0], "20.5", "20.5")]
+    answers = [f"The answer is {number}." for number in (GOLD[0], "20.5", GOLD[0], "20.5", "20.5")]
     verdicts = {"score-first": 1.0, "maj@64": 0.0, "maj@3": 1.0}
     file = rows(
-        [lm_eval_row(0, said, score, filter=name) for name, score in verdicts.items()], f"samples_t_{time}.jsonl"
+        [lm_eval_row(0, answers, score, filter=name) for name, score in verdicts.items()], f"samples_t_{time}.jsonl"
     )
     rows({"configs": {"t": {"filter_list": filters}}, "n-shot": {"t": 8}, "model_name": "a/b"}, f"results_{time}.json")
     done = bring(file, protocol_label="x")
-    found = {
+    stored = {
         (row["scorer"], row["sample_index"], row["samples"]): row["correct"]
         for row in rows_of(done, "source_verdicts.jsonl")
     }
-    assert found == {("score-first", 0, 1): True, ("maj@64", None, 5): False, ("maj@3", None, 3): True}
-    assert {found.rule for found in done.agreement.values()} == {"flexible"}
-    assert all(found == Agreement("flexible", 1, 1, exact=False) for found in done.agreement.values())
+    assert stored == {("score-first", 0, 1): True, ("maj@64", None, 5): False, ("maj@3", None, 3): True}
+    assert {agreement.rule for agreement in done.agreement.values()} == {"flexible"}
+    assert all(agreement == Agreement("flexible", 1, 1, exact=False) for agreement in done.agreement.values())
     file.with_name(f"results_{time}.json").unlink()  # its name alone says that it is a vote
     alone = bring(file, protocol_label="x", model="n")
     assert {row["sample_index"] for row in rows_of(alone, "source_verdicts.jsonl")} == {0, None}
@@ -449,7 +449,7 @@ def test_each_tools_file_comes_in_right(bring, rows, form):
     assert done.results.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == 3
     judged = form not in ("opencompass, turns", "opencompass, text", "opencompass, lines", "llmuses")
     judged &= form not in ("evalscope 1", "evalscope 1, reasoning")
-    assert [(found.alike, found.of) for found in done.agreement.values()] == [(3 * several, 3 * several)] * judged
+    assert [(each.alike, each.of) for each in done.agreement.values()] == [(3 * several, 3 * several)] * judged
     assert form != "verl" or done.agreement == {"score": Agreement("verl_strict", 3, 3)}
 
 
@@ -574,13 +574,13 @@ def test_rows_may_be_placed_by_index_and_judged_by_a_column(bring, rows):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("lfs.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:01\nsize 4\n", "git lfs pull"),
-        ("deep.json", "[" * 100_000 + "]" * 100_000, "nested too deeply"),
-        ("deep.jsonl", '{"a":' * 100_000, "nested too deeply|not JSON"),
+        ("deep.json", "[" * 100_000 + "]" * 100_000, "is damaged .*recursion"),
+        ("deep.jsonl", '{"a":' * 100_000, "recursion|not JSON"),
         ("cut.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 99)[:-9], "cut.jsonl.gz: is damaged"),
-        ("latin.jsonl", b'{"a": "\xe9"}', "line 1: is not UTF-8"),
+        ("latin.jsonl", b'{"a": "\xe9"}', "latin.jsonl: is damaged .*utf-8"),
         ("torn.jsonl", '{"a": 1}\n{"a": 2}\n{"a', "line 3: not JSON"),
         ("digits.json", '{"a": ' + "1" * 5000 + "}", "digits.json, line 1: not JSON"),
         ("odd.csv", "a,b\n1,2,3\n", "row 0: has not as many cells"),
@@ -589,8 +589,8 @@ def test_rows_may_be_placed_by_index_and_judged_by_a_column(bring, rows):
         ("bad.xz", b"\xfd7zXZ\x00 and no more", "bad.xz: is damaged"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_sentence(bring, rows, name, content, said):
-    with pytest.raises(LogError, match=said) as error:
+def test_what_cannot_be_read_is_said_in_one_sentence(bring, rows, name, content, message):
+    with pytest.raises(LogError, match=message) as error:
         bring(rows(content, name), **PLAIN if "rows" in name else STATED)
     assert "\n" not in str(error.value) and len(str(error.value)) < 700
 
@@ -616,7 +616,7 @@ def test_a_bad_eval_is_said(bring, rows, tmp_path):
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", json.dumps({"eval": {"task": "t"}, "status": "success", "version": 2}))
         archive.writestr("samples/1_epoch_1.json", "[" * 100_000)
-    with pytest.raises(LogError, match="deep.eval: is nested too deeply"):
+    with pytest.raises(LogError, match="deep.eval: is damaged .*recursion"):
         bring(whole)
     excerpt = ROOT / "tests" / "data" / "logs" / "inspect_gsm8k.eval"
     with zipfile.ZipFile(excerpt) as archive:
@@ -653,7 +653,7 @@ def test_an_exemplar_in_every_prompt_is_no_second_problem(bring, rows):
     )
 
 
-# The files that showed the faults, where they are at hand
+# The files that showed the faults, where they are at hand: questions in them are GSM8K's, which no clone of this has
 
 CASES = ROOT.parent / "shared" / "cases" / "logs"
 SHARED = {  # file -> (options, what it is refused with or None, right under the flexible rule)
@@ -681,17 +681,18 @@ SHARED = {  # file -> (options, what it is refused with or None, right under the
 }
 
 
-@pytest.mark.skipif(not CASES.is_dir(), reason="the files that showed the faults are not at hand")
-@pytest.mark.parametrize("name", SHARED)
-def test_the_files_that_showed_the_faults(name, official, tmp_path):
-    options, refused, right = SHARED[name]
-    call = {"data_path": str(official / "test.jsonl"), "outputs_dir": str(tmp_path)} | STATED | options
-    if refused:
-        with pytest.raises(LogError, match=refused):
-            import_log(CASES / name, **call)
-        return
-    done = import_log(CASES / name, **call)
-    assert done.results.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == right
+if CASES.is_dir():
+
+    @pytest.mark.parametrize("name", SHARED)
+    def test_the_files_that_showed_the_faults(name, official, tmp_path):
+        options, refused, right = SHARED[name]
+        call = {"data_path": str(official / "test.jsonl"), "outputs_dir": str(tmp_path)} | STATED | options
+        if refused:
+            with pytest.raises(LogError, match=refused):
+                import_log(CASES / name, **call)
+            return
+        done = import_log(CASES / name, **call)
+        assert done.results.run.read_json("metrics.json")["rules"]["flexible"]["correct"] == right
 
 
 # Records for other tools

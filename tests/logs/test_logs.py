@@ -16,11 +16,11 @@ import pytest
 
 from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import ConfigError, RunConfig
-from gsm8k_nb.logs import log as logs
+from gsm8k_nb.logs import reading
 from gsm8k_nb.logs.aligning import normal
 from gsm8k_nb.logs.exporting import export_run
+from gsm8k_nb.logs.files import LogError
 from gsm8k_nb.logs.importing import Agreement, Imported, import_log
-from gsm8k_nb.logs.log import LogError
 from gsm8k_nb.logs.reading import COLUMNS, read_log
 from gsm8k_nb.records import Sample
 from gsm8k_nb.runs import Run, RunError
@@ -90,7 +90,7 @@ def test_lm_eval_run_keeps_its_protocol_and_gives_its_verdicts(bring):
     assert protocol["label"] == done.results.config.protocol_label
     assert (protocol["shots"], protocol["temperature"], protocol["max_new_tokens"]) == (2, 0.0, 64)
     assert protocol["chat"] is False and protocol["stop"] == ["Q:", "</s>", "<|im_end|>"]
-    assert protocol["top_p"] is None and protocol["prompt"] is None  # not stated, so not borrowed  # traps.md 2.24
+    assert protocol["top_p"] is None and protocol["prompt"] is None  # not stated, so not borrowed
     engine = done.results.run.read_json("manifest.json")["engine"]
     assert (engine["tool"], engine["version"], engine["model"]) == ("lm-eval", "0.4.13", "scripted")
     assert engine["source"] == COT.name and len(engine["source_sha256"]) == 64
@@ -108,7 +108,7 @@ def test_lm_eval_repeats_are_samples(bring):
     assert done.results.config.protocol_label == "lm-eval classroom_repeats, avg@2, T=0.7, 0-shot"
     assert Counter(sample.sample_index for sample in samples_of(done)) == {0: 3, 1: 3}
     first = json.loads(REPEATS.read_text().splitlines()[0])  # of the problem classroom-0061
-    assert [one.text for one in samples_of(done) if one.problem_id == "classroom-0061"] == first["resps"][0]
+    assert [sample.text for sample in samples_of(done) if sample.problem_id == "classroom-0061"] == first["resps"][0]
     assert done.agreement["strict-match"] == Agreement("lm_eval_strict", 3, 3)  # its verdicts are on the first text
     assert {row["sample_index"] for row in rows_of(done, "source_verdicts.jsonl")} == {0}
     assert done.results.run.read_json("metrics.json")["pass_at_k"].keys() == {"1", "2"}
@@ -133,17 +133,6 @@ def test_lm_eval_without_a_column_of_questions_is_matched_by_its_prompt(bring, t
     write_jsonl(file, rows)
     done = bring(file, protocol_label="x", model="m")
     assert (len(done.results.problems), len(done.aligned.unaligned), done.aligned.within) == (4, 0, 4)
-
-
-def test_lm_eval_run_of_gsm8k_given_by_hand(bring, official):
-    """Set GSM8K_NB_LM_EVAL_SAMPLES to samples files of lm-eval runs on GSM8K, separated as in PATH."""
-    given = os.environ.get("GSM8K_NB_LM_EVAL_SAMPLES")
-    if not given:
-        pytest.skip("GSM8K_NB_LM_EVAL_SAMPLES names no samples of an lm-eval run on GSM8K")
-    for file in given.split(os.pathsep):
-        done = bring(file, data_path=str(official / "test.jsonl"))
-        assert len(done.aligned.unaligned) == 0 and set(done.agreement) == {"strict-match", "flexible-extract"}
-        assert all(found.alike == found.of == len(done.results.problems) for found in done.agreement.values())
 
 
 # The folder is a run like any other
@@ -212,7 +201,7 @@ def test_inspect_logs(bring, kind):
     samples = samples_of(done)
     assert Counter(sample.finish_reason for sample in samples) == {"stop": 4, "length": 1, None: 1}
     [failed] = [sample for sample in samples if sample.error]
-    assert "the server gave up" in failed.error and failed.text is None  # traps.md 4.36
+    assert "the server gave up" in failed.error and failed.text is None  # an error is no wrong answer
     assert all(sample.prompt_tokens == 50 for sample in samples if not sample.error)
     assert done.agreement == {"match": Agreement("inspect", 5, 5)}
     assert {row["correct"] for row in rows_of(done, "source_verdicts.jsonl")} == {True, False}
@@ -375,9 +364,9 @@ def test_plain_rows_with_named_columns(bring, problems, data_file, tmp_path):
     for name, text in {"rows.jsonl": "\n".join(map(json.dumps, rows)), "rows.json": json.dumps(rows)}.items():
         (tmp_path / name).write_text(text)
         done = bring(tmp_path / name, columns=columns, **options)
-        found = {(one.problem_id, one.sample_index): one for one in samples_of(done)}
-        assert found["test-0000", 1].text == "#### 4" and found["test-0001", 0].finish_reason == "length"
-        assert found["test-0001", 1].error == "not in the log" and found["test-0002", 0].error == "timeout"
+        samples = {(sample.problem_id, sample.sample_index): sample for sample in samples_of(done)}
+        assert samples["test-0000", 1].text == "#### 4" and samples["test-0001", 0].finish_reason == "length"
+        assert samples["test-0001", 1].error == "not in the log" and samples["test-0002", 0].error == "timeout"
         assert (
             done.results.config.n_samples,
             n_failed(done),
@@ -438,7 +427,7 @@ def test_numbers_are_never_made_alike():
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("empty.jsonl", b"", "is empty"),
         ("notes.txt", b"Some notes\n", "line 1: not JSON .*Known: lm-eval"),
@@ -448,21 +437,21 @@ def test_numbers_are_never_made_alike():
         ("state.json", b'{"adapter_spec": {}, "request_states": []}', "holds no samples"),
     ],
 )
-def test_what_is_no_log_is_said(bring, tmp_path, name, content, said):
+def test_what_is_no_log_is_said(bring, tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(LogError, match=said):
+    with pytest.raises(LogError, match=message):
         bring(tmp_path / name)
 
 
 def test_archives_folders_and_missing_files_are_said(bring, tmp_path):
     with zipfile.ZipFile(tmp_path / "x.eval", "w") as archive:
         archive.writestr("readme.txt", "x")
-    for path, said in (
+    for path, message in (
         (tmp_path / "x.eval", "not a log of inspect"),
         (tmp_path, "is a folder"),
         ("gone", "no such file"),
     ):
-        with pytest.raises(LogError, match=said):
+        with pytest.raises(LogError, match=message):
             bring(path)
 
 
@@ -473,23 +462,23 @@ def test_a_mixed_file_is_refused(bring, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "stated"),
+    ("settings", "stated"),
     [
-        ({"do_sample": False}, {"temperature": 0.0}),  # traps.md 2.15
+        ({"do_sample": False}, {"temperature": 0.0}),  # greedy, whatever temperature stands there
         ({"do_sample": False, "temperature": 0.7}, {"temperature": 0.0}),
         ({"temperature": 0.7, "top_k": -1, "top_p": 0.9}, {"temperature": 0.7, "top_p": 0.9}),
         ({"max_gen_toks": 256, "top_k": None, "top_k_per_token": 1}, {"max_new_tokens": 256, "top_k": 1}),
-        ({"max_length": 2048}, {}),  # traps.md 2.27: it counts the prompt too
+        ({"max_length": 2048}, {}),  # it counts the prompt too
         ({}, {}),
     ],
 )
-def test_stated_sampling_fields(said, stated):
-    assert logs.sampling_fields(said) == stated
+def test_stated_sampling_fields(settings, stated):
+    assert reading.sampling_fields(settings) == stated
 
 
 def test_verdicts_are_right_wrong_or_nothing():
     values = {"a": 1, "b": True, "c": "C", "d": 0.0, "e": "I", "f": 0.5, "g": "P", "h": None, "i": [1]}
-    assert logs.verdicts(values) == {"a": True, "b": True, "c": True, "d": False, "e": False}
+    assert reading.verdicts(values) == {"a": True, "b": True, "c": True, "d": False, "e": False}
 
 
 # The command line
@@ -498,21 +487,21 @@ def test_verdicts_are_right_wrong_or_nothing():
 def test_command_line_imports_and_says_what_is_next(tmp_path, capsys):
     arguments = ["import", str(COT), str(REPEATS), "--dataset", "classroom", "--outputs-dir", str(tmp_path)]
     assert main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "verdicts of strict-match: rule lm_eval_cot_strict agrees on 4 of 4" in said
-    assert "0 completions without a problem" in said and "-p n_samples 2" in said
+    printed = capsys.readouterr().out
+    assert "verdicts of strict-match: rule lm_eval_cot_strict agrees on 4 of 4" in printed
+    assert "0 completions without a problem" in printed and "-p n_samples 2" in printed
     assert sorted(Run(folder).read_json("manifest.json")["status"] for folder in tmp_path.iterdir()) == ["sampled"] * 2
 
 
 def test_command_line_names_faults_in_one_line(tmp_path, capsys):
-    for arguments, said in (
+    for arguments, message in (
         (["import", str(tmp_path / "gone.jsonl")], "no such file"),
         (["import", str(COT), "--data-path", "gone.jsonl"], "data_path"),
         (["export", str(tmp_path), "--organisation", "x"], "is no run folder"),
     ):
         assert main(arguments) == 1
         error = capsys.readouterr().err
-        assert error.startswith("error: ") and said in error and error.count("\n") == 1
+        assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
 def test_unknown_data_sets_are_refused(bring):
@@ -533,9 +522,9 @@ def exported(bring, tmp_path):
     file = tmp_path / "repeats.jsonl"
     write_jsonl(file, rows)
     done = bring(file, protocol_label="0-shot, T=0.7", model="local folder")
-    found = export_run(done.results.run.folder, organisation="Us", model_id="org/small", output=tmp_path)
-    lines = found.samples.read_text().splitlines()
-    return json.loads(found.results.read_text()), [json.loads(line) for line in lines], tmp_path, done
+    files = export_run(done.results.run.folder, organisation="Us", model_id="org/small", output=tmp_path)
+    lines = files.samples.read_text().splitlines()
+    return json.loads(files.results.read_text()), [json.loads(line) for line in lines], tmp_path, done
 
 
 def test_export_holds_every_score(exported):
@@ -582,10 +571,10 @@ def test_export_is_filed_and_linked_as_the_schema_asks(exported):
 def details_of(value) -> list:
     """The values of every additional_details, which the schema wants as texts."""
     if isinstance(value, list):
-        return [one for item in value for one in details_of(item)]
+        return [text for item in value for text in details_of(item)]
     if not isinstance(value, dict):
         return []
-    inner = [one for key, item in value.items() if key != "additional_details" for one in details_of(item)]
+    inner = [text for key, item in value.items() if key != "additional_details" for text in details_of(item)]
     return inner + list(value.get("additional_details", {}).values())
 
 
@@ -599,12 +588,12 @@ def test_export_validates_against_the_schema(exported):
     """Against the JSON schemas of the package every-eval-ever, installed or in the folder EVERY_EVAL_EVER_SCHEMAS."""
     jsonschema = pytest.importorskip("jsonschema")
     package = importlib.util.find_spec("every_eval_ever")
-    given = os.environ.get("EVERY_EVAL_EVER_SCHEMAS") or (package and Path(package.origin).parent / "schemas")
-    if not given:
+    folder = os.environ.get("EVERY_EVAL_EVER_SCHEMAS") or (package and Path(package.origin).parent / "schemas")
+    if not folder:
         pytest.skip("every-eval-ever (Python 3.12) is not installed, and EVERY_EVAL_EVER_SCHEMAS names no folder")
     results, rows, _, _ = exported
-    whole = json.loads((Path(given) / "eval.schema.json").read_text())
-    single = json.loads((Path(given) / "instance_level_eval.schema.json").read_text())
+    whole = json.loads((Path(folder) / "eval.schema.json").read_text())
+    single = json.loads((Path(folder) / "instance_level_eval.schema.json").read_text())
     assert results["schema_version"] == whole["version"]
     jsonschema.validate(results, whole)
     for row in rows:
@@ -613,13 +602,13 @@ def test_export_validates_against_the_schema(exported):
 
 def test_export_refuses_what_it_cannot_state(bring, tmp_path):
     folder = bring(COT).results.run.folder
-    for options, said in (
+    for options, message in (
         ({}, "--model-id"),
         ({"model_id": "small"}, "'small' is no organisation/name"),
         ({"model_id": "a/b", "relationship": "friend"}, "must be one of first_party"),
         ({"model_id": "a/b", "rules": ["mine"]}, "not scored under 'mine'; it has strict"),
     ):
-        with pytest.raises(LogError, match=said):
+        with pytest.raises(LogError, match=message):
             export_run(folder, organisation="Us", output=tmp_path, **options)
     (folder / "scores.jsonl").unlink()
     with pytest.raises(RunError, match="03_score"):
