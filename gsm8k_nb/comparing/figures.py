@@ -1,5 +1,6 @@
 """The figures of a comparison, in the style of a run's: no larger than a page, however many and long the names are."""
 
+from collections.abc import Sequence
 from textwrap import fill, shorten
 from typing import Any
 
@@ -17,37 +18,28 @@ from gsm8k_nb.texts import p_number, points, visible
 
 PAGE_IN = 9.0  # inches: the most that a figure is high or wide
 MOST_WRITTEN = 14  # systems in a matrix with a number in each cell
-MOST_DRAWN = 50  # systems in a matrix
 _TWO_SIDED = LinearSegmentedColormap.from_list("two_sided", ["#F2A579", "#FFFFFF", "#7FB8DD"])  # WRONG, RIGHT, lighter
 
 
 def accuracy_of_systems(comparison: Comparison) -> Figure:
     """Accuracy of each system with its interval, best first; two that share a letter cannot be told apart."""
-    with rc_context(STYLE):
-        figure, axes, n = _rows([system.name for system in comparison.systems])
-        for place, (ends, letters) in enumerate(zip(comparison.intervals[:n], comparison.letters, strict=False)):
-            _point(axes, place, ends.estimate, ends.low, ends.high, RIGHT)
-            right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontweight": "bold"}
-            axes.annotate(shorten(letters, 8, placeholder="..."), (1.02, place), **right)
-        axes.set_xlabel("accuracy, %")
-        title = f"{len(comparison.problems)} problems, {comparison.level} intervals"
-        _title(axes, title, comparison, n, "systems")
-    return figure
+    rows = [
+        (system.name, (ends.estimate, ends.low, ends.high), True, shorten(letters, 8, placeholder="..."))
+        for system, ends, letters in zip(comparison.systems, comparison.intervals, comparison.letters, strict=True)
+    ]
+    title = f"{len(comparison.problems)} problems, {comparison.level} intervals"
+    return _intervals(comparison, rows, "accuracy, %", title, "systems; all are in tables/accuracy.csv")
 
 
 def pairwise_differences(comparison: Comparison) -> Figure:
     """The difference of each pair with its own interval; filled where the corrected test finds it, open where not."""
-    with rc_context(STYLE):
-        names = [" \N{MINUS SIGN} ".join(comparison.names(pair)) for pair in comparison.pairs]
-        figure, axes, n = _rows(names)
-        axes.axvline(0, color=GREY, linewidth=0.8)
-        for place, pair in enumerate(comparison.pairs[:n]):
-            color, inside = (RIGHT, RIGHT) if pair.different else (GREY, "white")
-            result = pair.result
-            _point(axes, place, result.difference, result.low, result.high, color, markerfacecolor=inside)
-        axes.set_xlabel(f"difference, points ({comparison.level} interval)")
-        title = f"Filled: differ at {comparison.alpha_level} after {comparison.correction}"
-        _title(axes, title, comparison, n, "pairs")
+    ends = [(pair.result.difference, pair.result.low, pair.result.high) for pair in comparison.pairs]
+    names = [" \N{MINUS SIGN} ".join(comparison.names(pair)) for pair in comparison.pairs]
+    rows = list(zip(names, ends, [pair.different for pair in comparison.pairs], [""] * len(names), strict=True))
+    label = f"difference, points ({comparison.level} interval)"
+    title = f"Filled: differ at {comparison.alpha_level} after {comparison.correction}"
+    figure = _intervals(comparison, rows, label, title, "pairs; all are in tables/pairs.csv")
+    figure.axes[0].axvline(0, color=GREY, linewidth=0.8, zorder=1)
     return figure
 
 
@@ -56,62 +48,65 @@ def pairwise_matrix(comparison: Comparison) -> Figure:
 
     Of many systems the colours alone: the numbers are in the table of pairs.
     """
-    n = min(len(comparison.systems), MOST_DRAWN)
-    values, written = np.full((n, n), np.nan), n <= MOST_WRITTEN
+    n = len(comparison.systems)
+    values, written = np.zeros((n, n)), n <= MOST_WRITTEN
+    side = min(max(WIDTH_IN, 1.3 + 0.5 * n), PAGE_IN)
     with rc_context(STYLE | {"axes.grid": False}):
-        side = min(max(WIDTH_IN, 1.3 + 0.5 * n), PAGE_IN)
-        figure = Figure(figsize=(side, 0.55 + 0.72 * (side - 1.3) + 0.02 * n), layout="constrained")
-        axes = figure.subplots()
+        figure, axes = _figure(side, 0.55 + 0.72 * (side - 1.3) + 0.02 * min(n, 50))
         for pair in comparison.pairs:
+            color, p = "black" if pair.different else GREY, p_number(pair.p_adjusted, comparison.alpha)
             for i, j, sign in ((pair.first, pair.second, 1), (pair.second, pair.first, -1)):
-                if max(i, j) >= n:
-                    continue
                 difference = sign * pair.result.difference
-                values[i, j] = 100 * difference if pair.different else 0.0
-                text = f"{points(difference)}\n{p_number(pair.p_adjusted, comparison.alpha)}" if written else ""
-                axes.text(j, i, text, ha="center", va="center", fontsize=7, color="black" if pair.different else GREY)
-        reach = max(1.0, float(np.nanmax(np.abs(values), initial=0)))
+                values[i, j] = 100 * difference * pair.different
+                if written:
+                    axes.text(j, i, f"{points(difference)}\n{p}", ha="center", va="center", fontsize=7, color=color)
+        reach = max(1.0, float(np.abs(values).max()))
         axes.imshow(values, cmap=_TWO_SIDED, vmin=-reach, vmax=reach, aspect="auto")
-        names = [_wrapped(system.name, *((18, 3) if written else (24, 1))) for system in comparison.systems[:n]]
-        size = min(7.0, 7.0 * 30 / n)
-        axes.set_xticks(
-            range(n), [f"[{place}]" for place in range(1, n + 1)], fontsize=size, rotation=0 if written else 90
-        )
-        axes.set_yticks(range(n), [f"{name} [{place}]" for place, name in enumerate(names, 1)], fontsize=size)
+        marks, size = [f"[{place}]" for place in range(1, n + 1)], min(7.0, 7.0 * 30 / n)
+        names = [_wrapped(system.name, *((18, 3) if written else (24, 1))) for system in comparison.systems]
+        axes.set_xticks(range(n), marks, fontsize=size, rotation=0 if written else 90)
+        axes.set_yticks(range(n), [" ".join(row) for row in zip(names, marks, strict=True)], fontsize=size)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
-        title = f"Row minus column; {'below, corrected p' if written else 'coloured where they differ'}"
-        _title(axes, title, comparison, n, "systems")
+        below = "below, corrected p" if written else "coloured where they differ"
+        _title(axes, f"Row minus column; {below}", comparison)
     return figure
 
 
-def _point(axes: Axes, place: int, middle: float, low: float, high: float, color: str, **more: Any) -> None:
-    """A share and its interval as a point with whiskers, in percent."""
-    reach = [[100 * max(middle - low, 0)], [100 * max(high - middle, 0)]]
-    axes.errorbar(100 * middle, place, xerr=reach, fmt="o", color=color, capsize=3, **more)
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
 
 
-def _rows(names: list[str]) -> tuple[Figure, Axes, int]:
-    """Axes with a row for each name, the first on top, its name over it, so that long names leave room for the data.
+def _intervals(
+    comparison: Comparison, rows: Sequence[tuple[str, tuple[float, ...], bool, str]], label: str, title: str, what: str
+) -> Figure:
+    """A row for each name, the first on top, with its share and interval in percent, filled or open, and a mark.
 
-    Also how many of the names have a row: as many as fit on a page.
+    The name stands over its row, so that long ones leave room for the data. As many rows as fit on a page are drawn.
     """
-    lines = [_wrapped(name, 56, 3) for name in names]
+    lines = [_wrapped(name, 56, 3) for name, *_ in rows]
     height = 0.17 + 0.12 * max(line.count("\n") + 1 for line in lines)  # inches a row
-    lines = lines[: int((PAGE_IN - 1) / height)]
-    figure = Figure(figsize=(WIDTH_IN, 0.75 + height * len(lines)), layout="constrained")
-    axes = figure.subplots()
-    for place, line in enumerate(lines):
-        at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        at |= {"fontsize": 7, "color": GREY}
-        on_white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-        axes.annotate(line, (0.01, place), (0, 4), va="bottom", bbox=on_white, zorder=1.5, **at)
-    axes.set_yticks(range(len(lines)), [])
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.set_ylim(len(lines) - 0.5, -0.9)
-    return figure, axes, len(lines)
+    n = min(len(rows), int((PAGE_IN - 1) / height))
+    over: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 7, "color": GREY, "zorder": 1.5}
+    over["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    with rc_context(STYLE):
+        figure, axes = _figure(WIDTH_IN, 0.75 + height * n)
+        for place, (line, (_, ends, filled, mark)) in enumerate(zip(lines[:n], rows, strict=False)):
+            middle, low, high = (100 * end for end in ends)
+            reach, color = [[max(middle - low, 0)], [max(high - middle, 0)]], RIGHT if filled else GREY
+            inside = color if filled else "white"
+            axes.errorbar(middle, place, xerr=reach, fmt="o", color=color, capsize=3, markerfacecolor=inside)
+            axes.annotate(line, (0.01, place), (0, 4), xycoords=("axes fraction", "data"), **over)
+            axes.annotate(mark, (1.02, place), xycoords=("axes fraction", "data"), va="center", fontweight="bold")
+        axes.set_yticks(range(n), [])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(n - 0.5, -0.9)
+        axes.set_xlabel(label)
+        _title(axes, title, comparison, f"The first {n} of {len(rows)} {what}" if n < len(rows) else "")
+    return figure
 
 
 def _wrapped(name: str, width: int, most: int) -> str:
@@ -119,10 +114,8 @@ def _wrapped(name: str, width: int, most: int) -> str:
     return fill(visible(name), width, break_on_hyphens=" " not in name, max_lines=most, placeholder=" ...")
 
 
-def _title(axes: Axes, text: str, comparison: Comparison, n: int, what: str) -> None:
-    """A title, with a warning where the runs are unlike, and a word where only the first ``n`` rows are drawn."""
-    of, file = (len(comparison.pairs), "pairs") if what == "pairs" else (len(comparison.systems), "accuracy")
-    only = f"The first {n} of {of} {what}; all are in tables/{file}.csv" if n < of else ""
+def _title(axes: Axes, text: str, comparison: Comparison, only: str = "") -> None:
+    """A title, with a warning where the runs are unlike, and a word where ``only`` some rows are drawn."""
     warning = f"Unlike runs: {', '.join(comparison.unlike)}" if comparison.unlike else ""
     lines = [fill(line, 56, max_lines=3, placeholder=" ...") for line in (warning, text, only) if line]
     axes.set_title("\n".join(lines), loc="left")

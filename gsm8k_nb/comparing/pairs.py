@@ -2,26 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
+from importlib import resources
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from jinja2 import Environment
 
-from gsm8k_nb import stats
-from gsm8k_nb.comparing.read import (
-    ComparisonError,
-    LeftOut,
-    System,
-    align,
-    describe_unlike,
-    find_runs,
-    read,
-    run_names,
-    unlike_fields,
-)
+from gsm8k_nb import stats, texts
+from gsm8k_nb.comparing import read
+from gsm8k_nb.comparing.read import ComparisonError, System
 from gsm8k_nb.config import CompareConfig
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run
-from gsm8k_nb.texts import interval, p_value, points
 
 CORRECTIONS = {
     "holm": ("Holm's correction", stats.holm),
@@ -58,7 +52,7 @@ class Comparison:
     systems: list[System]
     intervals: list[stats.Interval]  # each system's accuracy on the common problems
     problems: list[Problem]
-    left_out: list[LeftOut]
+    left_out: dict[str, list[str]]  # reason -> the problems that are not compared
     passed_over: list[str]  # folders that matched a glob but hold no finished run
     unlike: dict[str, list[str]]  # field -> the value of each system
     pairs: list[Pair]
@@ -90,56 +84,41 @@ class Comparison:
     def names(self, pair: Pair) -> tuple[str, str]:
         return self.systems[pair.first].name, self.systems[pair.second].name
 
-    def means(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-        """Each problem's share of right samples ``(problems,)``, of the first system and of the second."""
-        first, second = self.systems[pair.first], self.systems[pair.second]
-        return first.verdicts.mean(axis=1), second.verdicts.mean(axis=1)
-
     def banner(self, whole: bool = True) -> str:
         """What must stand by every number where the runs are unlike; not ``whole``, without values. Empty if alike."""
-        if not self.unlike:
-            return ""
-        fields = describe_unlike(self.unlike, [system.name for system in self.systems])
-        if not whole:
-            fields = ", ".join(self.unlike)
-        return f"UNLIKE RUNS. These differ in {fields}. A difference may come from that, and not from the models."
+        return say("banner", self, whole)
 
 
 def load(config: CompareConfig, fewest: int = 2) -> Comparison:
     """Read, check, align and test the runs of ``config``. ComparisonError: too few, unlike, or no common problem."""
-    folders, passed_over = find_runs(config.runs)
+    folders, passed_over = read.find_runs(config.runs)
     if len(folders) < fewest:
         named = ", ".join(folder.name for folder in folders) or "none"
         raise ComparisonError(f"runs: {config.runs!r} names {named}; at least {fewest} finished runs are needed")
     runs = [Run(folder) for folder in folders]
-    systems = [read(run, name, config.rule) for run, name in zip(runs, run_names(runs), strict=True)]
-    _check_alike(systems, config)
-    ids, left_out = align(systems)
+    names = read.run_names(runs)
+    systems = [read.read(run, name, config.rule) for run, name in zip(runs, names, strict=True)]
+    unlike = read.unlike_fields(systems, config.rule == "auto")
+    if unlike and not config.allow_unlike:
+        raise ComparisonError(
+            f"runs: these differ in {read.describe_unlike(unlike, names)}. Unlike numbers must not be compared as if "
+            "they were alike: name alike runs in the parameter runs, or compare these under a banner (in the "
+            "parameters cell allow_unlike = True, in a parameter file allow_unlike: true)"
+        )
+    ids, left_out = read.align(systems)
     if not ids:
-        reasons = "; ".join(f"{part.reason}: {len(part.ids)}" for part in left_out)
+        reasons = "; ".join(f"{reason}: {len(names)}" for reason, names in left_out.items())
         raise ComparisonError(f"runs: they have no problem in common ({reasons})")
     systems = sorted((system.on(ids) for system in systems), key=lambda system: -system.verdicts.mean())
-    unlike = unlike_fields(systems, config.rule == "auto")
-    intervals = [
-        stats.accuracy_interval(
-            system.verdicts, confidence=config.confidence, n_resamples=config.n_resamples, seed=config.seed
-        )
-        for system in systems
-    ]
+    unlike = read.unlike_fields(systems, config.rule == "auto")
+    interval = partial(
+        stats.accuracy_interval, confidence=config.confidence, n_resamples=config.n_resamples, seed=config.seed
+    )
+    intervals = [interval(system.verdicts) for system in systems]
     pairs = compare_pairs(systems, unlike, config)
     letters = stats.compact_letters(_different(pairs, len(systems)), [each.estimate for each in intervals])
     problems = list(systems[0].problems)
     return Comparison(config, systems, intervals, problems, left_out, passed_over, unlike, pairs, letters)
-
-
-def _check_alike(systems: Sequence[System], config: CompareConfig) -> None:
-    unlike = unlike_fields(systems, config.rule == "auto")
-    if unlike and not config.allow_unlike:
-        raise ComparisonError(
-            f"runs: these differ in {describe_unlike(unlike, [system.name for system in systems])}. Unlike numbers "
-            "must not be compared as if they were alike: name alike runs in the parameter runs, or compare these under "
-            "a banner (in the parameters cell allow_unlike = True, in a parameter file allow_unlike: true)"
-        )
 
 
 def compare_pairs(systems: Sequence[System], unlike: dict[str, list[str]], config: CompareConfig) -> list[Pair]:
@@ -177,27 +156,16 @@ def _different(pairs: Sequence[Pair], n: int) -> np.ndarray:
 
 def conclusion(comparison: Comparison, pair: Pair) -> str:
     """A sentence or two that say no more than the corrected test does, and why where the pair's interval says more."""
-    first, second = comparison.names(pair)
-    result, alpha, n = pair.result, comparison.alpha, len(comparison.pairs)
-    corrected = f", after {comparison.correction} for {n} pairs {p_value(pair.p_adjusted, alpha)}" if n > 1 else ""
-    ahead = f"{result.only_a} problems only the first solves, {result.only_b} only the second"
-    if result.p_mcnemar is None:
-        ahead = f"the first has the higher mean on {result.only_a} problems, the second on {result.only_b}"
-    numbers = (
-        f"{points(result.difference)} points ({comparison.level} interval {interval(result.low, result.high)}; "
-        f"{pair.test} {p_value(result.p, alpha)}{corrected}; {ahead})"
-    )
-    unlike = f" They are unlike in {', '.join(pair.unlike)}." if pair.unlike else ""
-    if pair.different:
-        better, worse = (first, second) if result.difference > 0 else (second, first)
-        return f"{better} is better than {worse}: {numbers}.{unlike}"
-    if not result.decides:
-        return f"Too few problems to decide between {first} and {second}: {numbers}.{unlike}"
-    alone = ""
-    if result.p <= alpha:
-        alone = f" The interval, which leaves out 0, is of this pair alone; the correction is for all {n}."
-    return (
-        f"No difference between {first} and {second} is shown: {numbers}.{alone} By itself, this pair rules out a true "
-        f"difference of more than {points(result.bound, sign=False)} points either way, at {comparison.alpha_level}."
-        f"{unlike}"
-    )
+    return say("conclusion", comparison, pair)
+
+
+@cache
+def _sentences() -> Any:
+    text = resources.files("gsm8k_nb").joinpath("assets", "comparison.jinja").read_text(encoding="utf-8")
+    known = {"points": texts.points, "interval": texts.interval, "p_value": texts.p_value}
+    return Environment().from_string(text).make_module(known | {"describe_unlike": read.describe_unlike})
+
+
+def say(name: str, *about: Any) -> str:
+    """The sentences of this name in ``assets/comparison.jinja``, on one line."""
+    return " ".join(getattr(_sentences(), name)(*about).split())

@@ -22,7 +22,7 @@ from jinja2 import Environment
 from gsm8k_nb import __version__
 from gsm8k_nb.comparing import tables
 from gsm8k_nb.comparing.figures import FIGURES, save_figures
-from gsm8k_nb.comparing.pairs import Comparison, conclusion
+from gsm8k_nb.comparing.pairs import Comparison, conclusion, say
 from gsm8k_nb.comparing.read import System
 from gsm8k_nb.comparing.showing import written
 from gsm8k_nb.reporting import making
@@ -30,17 +30,6 @@ from gsm8k_nb.reporting.files import csv_text, latex, latex_tabular, markdown, m
 from gsm8k_nb.reporting.html import escape, preformatted, table_html
 from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import manifest
-
-STATED = (  # protocol field -> how a note states it
-    ("metric", "{}"), ("shots", "{} exemplars"), ("prompt", "prompt {}"),
-    ("temperature", "temperature {:g}"), ("top_p", "top-p {:g}"), ("top_k", "top-k {}"),
-    ("max_new_tokens", "at most {} new tokens"), ("exemplars_as", "exemplars as {}"),
-)  # fmt: skip
-METHODS = {
-    "percentile": "percentile bootstrap", "wilson": "Wilson", "clopper-pearson": "Clopper and Pearson",
-    "exact": "the exact one of Fay and Lumbard (2021), which agrees with the test",
-    "score": "score interval over problems, which agrees with the test",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,10 +48,11 @@ class PaperTable:
 def accuracy_table(comparison: Comparison) -> PaperTable:
     """Accuracy of each system with its interval and group; bold for those that cannot be told from the best."""
     shown = tables.accuracy(comparison).drop(columns=["standard error", "method"]).reset_index()
-    caption = f"Accuracy on {len(comparison.problems)} problems of {_dataset(comparison)}."
-    best = comparison.best if comparison.pairs else [False]
-    strong = np.outer(best, shown.columns.isin(["system", "accuracy %"]))
-    note = accuracy_note(comparison)
+    strong = np.outer(comparison.best if comparison.pairs else [False], shown.columns.isin(["system", "accuracy %"]))
+    protocols: dict[str, list[str]] = {}
+    for system in comparison.systems:
+        protocols.setdefault(say("protocol", system), []).append(system.name)
+    note, caption = say("accuracy_note", comparison, protocols), say("accuracy_caption", comparison)
     return PaperTable("accuracy", caption, shown, tables.accuracy_numbers(comparison), "lrrrlc", strong, note)
 
 
@@ -73,73 +63,9 @@ def pairs_table(comparison: Comparison) -> PaperTable:
     shown["pair"] = shown["first"] + " \N{MINUS SIGN} " + shown["second"]
     shown["only one"] = shown["only first"].astype(str) + "/" + shown["only second"].astype(str)
     shown = shown[["pair", "points", f"{comparison.level} interval", "only one", "p", "p corrected"]]
-    caption = f"Differences of accuracy between systems on the same {len(comparison.problems)} problems."
-    numbers, note = tables.pair_numbers(comparison), pairs_note(comparison)
-    return PaperTable("pairs", caption, shown, numbers, "lrlrrr", np.zeros(shown.shape, dtype=bool), note)
-
-
-def accuracy_note(comparison: Comparison) -> str:
-    """Protocol, intervals and groups: what a reader needs under the table of accuracies."""
-    methods = sorted({interval.method for interval in comparison.intervals})
-    resampled = f" ({comparison.config.n_resamples:,} resamples, seed {comparison.config.seed})"
-    named = [METHODS[name] + (resampled if name == "percentile" else "") for name in methods]
-    lines = [
-        comparison.banner(whole=False),
-        protocol_note(comparison),
-        f"{comparison.level} intervals over problems: {', '.join(named)}.",
-    ]
-    if comparison.pairs:
-        lines.append(
-            f"Systems that share a letter under group cannot be told apart at {comparison.alpha_level} by paired tests "
-            f"with {comparison.correction}; bold: not told apart from the highest accuracy."
-        )
-    left_out = sum(len(part.ids) for part in comparison.left_out)
-    if left_out:
-        lines.append(f"{left_out} problems that not all runs scored alike are left out.")
-    return " ".join(filter(None, lines))
-
-
-def pairs_note(comparison: Comparison) -> str:
-    """The tests under the table of pairs."""
-    tests = list(dict.fromkeys(pair.test for pair in comparison.pairs))
-    methods = list(dict.fromkeys(METHODS[pair.result.method] for pair in comparison.pairs))
-    one_verdict = all(pair.result.p_mcnemar is not None for pair in comparison.pairs)
-    only = "solved by the first/the second alone" if one_verdict else "with the higher mean for the first/the second"
-    kind = "family-wise error" if comparison.config.correction == "holm" else "false discovery rate"
-    lines = [
-        comparison.banner(whole=False),
-        f"Points: first minus second, in percentage points. Interval: {' or '.join(methods)}, for each pair by itself.",
-        f"Only one: problems {only}. p: two-sided {' or '.join(tests)}.",
-        f"p corrected: {comparison.correction} for {len(comparison.pairs)} pairs ({kind} {comparison.alpha_level}).",
-    ]
-    return " ".join(filter(None, lines))
-
-
-def protocol_note(comparison: Comparison) -> str:
-    """What the runs state of their protocol, once where it is one."""
-    holders: dict[str, list[str]] = {}
-    for system in comparison.systems:
-        holders.setdefault(_protocol(system), []).append(system.name)
-    if len(holders) == 1:
-        return f"Protocol: {next(iter(holders))}."
-    return "Protocols: " + "; ".join(f"{text} ({' and '.join(names)})" for text, names in holders.items()) + "."
-
-
-def _protocol(system: System) -> str:
-    parts = [form.format(system.field(name)) for name, form in STATED if system.field(name) is not None]
-    if system.field("chat") is not None:
-        parts.append("chat template" if system.field("chat") else "no chat template")
-    n, stored = system.field("n_samples"), "" if system.field("prompt") else "stored "
-    parts.append(f"one {stored}completion a problem" if n == 1 else f"{n} {stored}completions a problem")
-    return ", ".join([*parts, f"answers read by the rule {system.rule}"])
-
-
-def _dataset(comparison: Comparison) -> str:
-    data = {(system.field("dataset name"), system.field("dataset split")) for system in comparison.systems}
-    return " and ".join(f"{'GSM8K' if name == 'gsm8k' else name} ({split} split)" for name, split in sorted(data))
-
-
-# --- forms of a table ------------------------------------------------------------------------------------------------
+    note, caption = say("pairs_note", comparison), say("pairs_caption", comparison)
+    none = np.zeros(shown.shape, dtype=bool)
+    return PaperTable("pairs", caption, shown, tables.pair_numbers(comparison), "lrlrrr", none, note)
 
 
 def to_latex(table: PaperTable) -> str:
@@ -157,18 +83,8 @@ def to_markdown(table: PaperTable) -> str:
 
 def _template(file: str, **values: Any) -> str:
     text = resources.files("gsm8k_nb").joinpath("assets", file).read_text(encoding="utf-8")
-    environment = Environment(  # braces are LaTeX's own
-        block_start_string="<%",
-        block_end_string="%>",
-        variable_start_string="<<",
-        variable_end_string=">>",
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = Environment("<%", "%>", "<<", ">>", trim_blocks=True, keep_trailing_newline=True)  # LaTeX has braces
     return environment.from_string(text).render(values)
-
-
-# --- the statement ---------------------------------------------------------------------------------------------------
 
 
 def statement(comparison: Comparison) -> list[str]:
@@ -176,28 +92,16 @@ def statement(comparison: Comparison) -> list[str]:
 
     From each run's ``manifest.json`` and ``metrics.json``.
     """
-    made = [facts_of(system) for system in comparison.systems]
-    shared = {name: value for name, value in made[0].items() if all(facts.get(name) == value for facts in made)}
-    rules = " and ".join(dict.fromkeys(system.rule for system in comparison.systems))
-    own = [{name: value for name, value in facts.items() if name not in shared} for facts in made]
-    return [
-        f"Data: {'; '.join(dict.fromkeys(_data(system) for system in comparison.systems))}.",
-        *([f"All runs: {_listed(shared)}."] if shared else []),
-        *(f"{system.name}: {_listed(facts)}." for system, facts in zip(comparison.systems, own, strict=True) if facts),
-        f"Comparison: {len(comparison.problems)} problems common to all runs; rule {rules}; {comparison.level} "
-        f"intervals, {comparison.config.n_resamples:,} bootstrap resamples, seed {comparison.config.seed}; "
-        f"{comparison.correction} for {len(comparison.pairs)} pairs. Computed with gsm8k_nb {__version__}, "
-        f"{_listed(making.facts(making.code_of(manifest.environment()))['value'])}.",
-    ]
-
-
-def _data(system: System) -> str:
-    data = system.metrics.dataset
-    revision = f", revision {data.revision}" if data.revision else ""
-    return (
-        f"{data.name} ({data.config}, {data.split} split, {data.n_problems} of {data.n_total} problems, "
-        f"sha256 {data.sha256}{revision})"
-    )
+    made = {system.name: facts_of(system) for system in comparison.systems}
+    first = next(iter(made.values()))
+    shared = {name: value for name, value in first.items() if all(facts.get(name) == value for facts in made.values())}
+    code = making.facts(making.code_of(manifest.environment()))["value"]
+    data = "; ".join(dict.fromkeys(say("data", system) for system in comparison.systems))
+    sentences = [f"Data: {data}.", *([f"All runs: {_listed(shared)}."] if shared else [])]
+    for name, facts in made.items():
+        if own := {key: value for key, value in facts.items() if key not in shared}:
+            sentences.append(f"{name}: {_listed(own)}.")
+    return [*sentences, say("computed", comparison, __version__, _listed(code))]
 
 
 def facts_of(system: System) -> dict[str, str]:
@@ -206,8 +110,8 @@ def facts_of(system: System) -> dict[str, str]:
     facts = {
         "model": (inputs.log or {}).get("model") or made.model,
         "revision": made.revision,
-        "protocol": _protocol(system),
-        "prompt sha256": system.field("prompt_sha256"),
+        "protocol": say("protocol", system),
+        "prompt sha256": system.metrics.protocol.prompt_sha256,
         "exemplars": ", ".join(inputs.exemplar_ids or []),
         "seed": None if made.sampler == "replay" else made.seed,
         **making.made_with(system.run)["value"],
@@ -218,9 +122,6 @@ def facts_of(system: System) -> dict[str, str]:
 
 def _listed(facts: dict[str, str]) -> str:
     return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
-
-
-# --- showing and saving ----------------------------------------------------------------------------------------------
 
 
 def show(comparison: Comparison, name: str) -> HTML:
@@ -246,7 +147,6 @@ def save(comparison: Comparison) -> pd.DataFrame:
         out.write_text(f"paper/{table.name}.tex", to_latex(table))
         out.write_text(f"paper/{table.name}.md", to_markdown(table))
         out.write_text(f"paper/{table.name}.csv", csv_text(table.numbers))
-    figures = save_figures(comparison, out)
     lines = statement(comparison)
     out.write_text("paper/statement.md", "\n\n".join(map(markdown, lines)) + "\n")
     out.write_text("paper/statement.tex", "\n\n".join(map(latex, lines)) + "\n")
@@ -254,7 +154,7 @@ def save(comparison: Comparison) -> pd.DataFrame:
         "appendix.tex.jinja",
         conclusions=[latex(conclusion(comparison, pair)) for pair in comparison.pairs],
         tables=[table.name for table in made],
-        figures={name: latex(FIGURES[name][1]) for name in figures},
+        figures={name: latex(FIGURES[name][1]) for name in save_figures(comparison, out)},
         banner=latex(comparison.banner(whole=False)),
     )
     out.write_text("appendix.tex", article)

@@ -52,19 +52,6 @@ class System:
         problems = tuple(self.problems[row] for row in chosen)
         return replace(self, problems=problems, verdicts=self.verdicts[chosen], predicted=self.predicted[chosen])
 
-    def field(self, name: str) -> Any:
-        """A field of its protocol, or ``dataset NAME`` of its data; None where it is not stated."""
-        part, _, key = name.rpartition(" ")
-        return self.metrics[part or "protocol"].get(key)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Problems that are not compared, and why."""
-
-    reason: str
-    ids: tuple[str, ...]
-
 
 def find_runs(text: str) -> tuple[list[Path], list[str]]:
     """The run folders that ``text`` names, in its order, each once; and the unfinished runs that a glob met.
@@ -75,8 +62,8 @@ def find_runs(text: str) -> tuple[list[Path], list[str]]:
     """
     folders, passed_over = [], []
     for name in _listed(text):
-        matches, outright = _matches(name)
-        for path in matches:
+        paths, outright = _matches(name)
+        for path in paths:
             by_parameters = path.suffix in (".yaml", ".yml")
             try:
                 folder = RunConfig.checked(read_parameters(path)).run_folder if by_parameters else path
@@ -96,9 +83,8 @@ def _listed(text: str) -> list[str]:
     """Names apart by commas or blanks; in a text of several lines, or that is a path as a whole, names have blanks."""
     if "\n" in text:
         return [name for name in text.split("\n") if name.strip()]
-    if any((base / text).exists() for base in (Path.cwd(), repository_root())):
-        return [text]
-    return [name for name in re.split(r"[,\s]+", text) if name]
+    whole = any((base / text).exists() for base in (Path.cwd(), repository_root()))
+    return [text] if whole else [name for name in re.split(r"[,\s]+", text) if name]
 
 
 def _matches(name: str) -> tuple[list[Path], bool]:
@@ -117,7 +103,7 @@ def run_names(runs: Sequence[Run]) -> list[str]:
     configs = [run.read_json("config.json") for run in runs]
     labels = [run.read_json("metrics.json")["protocol"]["label"] for run in runs]
     names = [config.get("label") or short_name(config["model"]) for config in configs]
-    for extra in (labels, [run.folder.name[-8:] for run in runs], [str(place) for place in range(len(runs))]):
+    for extra in (labels, [run.folder.name[-8:] for run in runs], list(map(str, range(len(runs))))):
         twice = {name for name in names if names.count(name) > 1}
         names = [f"{name} ({more})" if name in twice else name for name, more in zip(names, extra, strict=True)]
     return names
@@ -154,10 +140,12 @@ def read(run: Run, name: str, rule: str) -> System:
 
 
 def fields(systems: Sequence[System]) -> dict[str, list[Any]]:
-    """Every field of data and protocol with its value in each system, in their order."""
-    names = [f"dataset {name}" for name in DATA_FIELDS]
-    names += dict.fromkeys(name for system in systems for name in system.metrics.protocol.model_dump())
-    return {name: [system.field(name) for system in systems] for name in names}
+    """Every field of data and protocol with its value in each system, in their order; None where it is not stated."""
+    facts = [
+        {f"dataset {name}": system.metrics.dataset[name] for name in DATA_FIELDS} | system.metrics.protocol.model_dump()
+        for system in systems
+    ]
+    return {name: [values.get(name) for values in facts] for name in dict.fromkeys(name for of in facts for name in of)}
 
 
 def unlike_fields(systems: Sequence[System], by_rule: bool = True) -> dict[str, list[str]]:
@@ -183,12 +171,14 @@ def describe_unlike(unlike: dict[str, list[str]], names: Sequence[str]) -> str:
     """Each field with its values and who has them, in one line; of many, the first and how many more there are."""
     parts = []
     for field, values in unlike.items():
-        said = []
-        for value in dict.fromkeys(values):
-            who = [name for name, own in zip(names, values, strict=True) if own == value]
-            holders = " and ".join(who) if len(who) <= MOST_NAMED else f"{len(who)} runs"
-            said.append(f"{one_line(value, 80)} ({holders})")
-        parts.append(f"{field}: " + ", ".join(_first(said, MOST_NAMED + 1, "values")))
+        holders: dict[str, list[str]] = {}
+        for value, name in zip(values, names, strict=True):
+            holders.setdefault(value, []).append(name)
+        shown = [
+            f"{one_line(value, 80)} ({' and '.join(who) if len(who) <= MOST_NAMED else f'{len(who)} runs'})"
+            for value, who in holders.items()
+        ]
+        parts.append(f"{field}: " + ", ".join(_first(shown, MOST_NAMED + 1, "values")))
     return "; ".join(_first(parts, MOST_FIELDS, "fields"))
 
 
@@ -197,21 +187,24 @@ def _first(parts: list[str], most: int, of: str) -> list[str]:
     return [*parts[:most], f"and {more} more {of}"] if more > 0 else parts
 
 
-def align(systems: Sequence[System]) -> tuple[list[str], list[LeftOut]]:
-    """Ids of the problems that all runs scored in full, in the first run's order, and what is left out, by reason."""
-    own = [{problem.id: row for row, problem in enumerate(system.problems)} for system in systems]
-    ids = list(dict.fromkeys(name for rows in own for name in rows))
-    reasons = {name: reason for name in ids if (reason := _why_left_out(name, systems, own))}
-    grouped = {reason: tuple(name for name in reasons if reasons[name] == reason) for reason in reasons.values()}
-    return [name for name in ids if name not in reasons], [LeftOut(*group) for group in grouped.items()]
-
-
-def _why_left_out(name: str, systems: Sequence[System], own: list[dict[str, int]]) -> str | None:
-    lacking = [system.name for system, rows in zip(systems, own, strict=True) if name not in rows]
-    if lacking:
-        return f"not in {' and '.join(lacking)}"
-    held = [(system, rows[name]) for system, rows in zip(systems, own, strict=True)]
-    if len({(system.problems[row].question, system.problems[row].answer) for system, row in held}) > 1:
-        return "another question or gold answer under the same id"
-    unscored = [system.name for system, row in held if np.isnan(system.verdicts[row]).any()]
-    return f"a failed request in {' and '.join(unscored)}" if unscored else None
+def align(systems: Sequence[System]) -> tuple[list[str], dict[str, list[str]]]:
+    """Ids of the problems that all runs scored in full, in the first run's order; and those left out, by the reason."""
+    rows = {
+        system.name: {p.id: (p, np.isnan(row).any()) for p, row in zip(system.problems, system.verdicts, strict=True)}
+        for system in systems
+    }
+    common, left_out = [], dict[str, list[str]]()
+    for name in dict.fromkeys(name for of_run in rows.values() for name in of_run):
+        held = {who: of_run[name] for who, of_run in rows.items() if name in of_run}
+        failed = [who for who, (_, unscored) in held.items() if unscored]
+        if len(held) < len(rows):
+            reason = f"not in {' and '.join(who for who in rows if who not in held)}"
+        elif len({(problem.question, problem.answer) for problem, _ in held.values()}) > 1:
+            reason = "another question or gold answer under the same id"
+        elif failed:
+            reason = f"a failed request in {' and '.join(failed)}"
+        else:
+            common.append(name)
+            continue
+        left_out.setdefault(reason, []).append(name)
+    return common, left_out

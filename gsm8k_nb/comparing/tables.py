@@ -4,7 +4,8 @@ What a notebook or a paper prints of accuracies and pairs are the numbers of `ac
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -19,31 +20,50 @@ from gsm8k_nb.texts import interval, p_number, p_value, percent, points
 N_IDS = 10  # ids named in a table of what was left out
 
 
+def _of_pairs(row: Callable[[Comparison, Pair], dict[str, Any]]) -> Callable[[Comparison], pd.DataFrame]:
+    """A table from what it says of one pair: a row a pair, by the names of its two systems."""
+
+    @wraps(row)
+    def table(comparison: Comparison) -> pd.DataFrame:
+        names = pd.DataFrame([comparison.names(pair) for pair in comparison.pairs], columns=["first", "second"])
+        rows = [row(comparison, pair) for pair in comparison.pairs]
+        return pd.DataFrame(rows, index=pd.MultiIndex.from_frame(names)).fillna("")
+
+    return table
+
+
+def _by_system(comparison: Comparison, rows: Any) -> pd.DataFrame:
+    return pd.DataFrame(rows, index=pd.Index([system.name for system in comparison.systems], name="system"))
+
+
+def _means(comparison: Comparison, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+    """Each problem's share of right samples ``(problems,)``, of the first system and of the second."""
+    first, second = comparison.systems[pair.first], comparison.systems[pair.second]
+    return first.verdicts.mean(axis=1), second.verdicts.mean(axis=1)
+
+
 def systems(comparison: Comparison) -> pd.DataFrame:
     """The runs: folder, protocol, rule, and how many problems each one scored."""
-
-    def row(system: System) -> dict[str, Any]:
-        scored = system.metrics.rules[system.rule].n_problems
-        return {
+    rows = [
+        {
             "run folder": system.run.folder.name,
-            "protocol": system.field("label"),
+            "protocol": system.metrics.protocol.label,
             "rule": system.rule,
-            "problems scored": f"{scored} of {system.field('dataset n_total')}",
+            "problems scored": f"{system.metrics.rules[system.rule].n_problems} of {system.metrics.dataset.n_total}",
             "samples a problem": system.verdicts.shape[1],
             "compared": len(comparison.problems),
         }
-
-    return _by_system(comparison, map(row, comparison.systems))
+        for system in comparison.systems
+    ]
+    return _by_system(comparison, rows)
 
 
 def left_out(comparison: Comparison) -> pd.DataFrame:
     """What is not compared and why: problems by reason, and folders that hold no finished run."""
-    parts = [(part.reason, part.ids) for part in comparison.left_out]
-    if comparison.passed_over:
-        parts.append(("run not finished", tuple(comparison.passed_over)))
+    parts = comparison.left_out | ({"run not finished": comparison.passed_over} if comparison.passed_over else {})
     rows = [
         (reason, len(names), ", ".join(names[:N_IDS]) + (", ..." if len(names) > N_IDS else ""))
-        for reason, names in parts or [("nothing is left out", ())]
+        for reason, names in (parts or {"nothing is left out": []}).items()
     ]
     return pd.DataFrame(rows, columns=["reason", "number", "which"]).set_index("reason")
 
@@ -60,15 +80,14 @@ def protocols(comparison: Comparison) -> pd.DataFrame:
 
 def accuracy_numbers(comparison: Comparison) -> pd.DataFrame:
     """Each system's accuracy on the common problems, unrounded, as shares: a row a system, best first."""
+    of_systems = zip(comparison.systems, comparison.intervals, comparison.letters, comparison.best, strict=True)
     rows = [
         {
             "right": int(system.verdicts.sum()), "of": system.verdicts.size, "accuracy": ends.estimate,
             "low": ends.low, "high": ends.high, "standard_error": ends.standard_error, "interval": ends.method,
-            "group": letters, "best": best, "protocol": system.field("label"), "rule": system.rule,
+            "group": letters, "best": best, "protocol": system.metrics.protocol.label, "rule": system.rule,
         }
-        for system, ends, letters, best in zip(
-            comparison.systems, comparison.intervals, comparison.letters, comparison.best, strict=True
-        )
+        for system, ends, letters, best in of_systems
     ]  # fmt: skip
     return _by_system(comparison, rows)
 
@@ -82,42 +101,37 @@ def accuracy(comparison: Comparison) -> pd.DataFrame:
     return table.assign(method=numbers["interval"], group=numbers["group"])
 
 
-def pair_numbers(comparison: Comparison) -> pd.DataFrame:
+@_of_pairs
+def pair_numbers(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """Each pair's difference and tests, unrounded, as shares: a row a pair, by the names of its two systems."""
-
-    def row(pair: Pair) -> dict[str, Any]:
-        result = pair.result
-        return {
-            "difference": result.difference, "low": result.low, "high": result.high,
-            "standard_error": result.standard_error, "interval": result.method, "only_first": result.only_a,
-            "only_second": result.only_b, "test": pair.test, "p": result.p, "p_corrected": pair.p_adjusted,
-            "correction": comparison.config.correction, "different": pair.different, "decides": result.decides,
-            "p_unpaired_z": pair.unpaired_p, "unlike": " ".join(pair.unlike),
-        }  # fmt: skip
-
-    return _by_pair(comparison, row)
+    result = pair.result
+    return {
+        "difference": result.difference, "low": result.low, "high": result.high,
+        "standard_error": result.standard_error, "interval": result.method, "only_first": result.only_a,
+        "only_second": result.only_b, "test": pair.test, "p": result.p, "p_corrected": pair.p_adjusted,
+        "correction": comparison.config.correction, "different": pair.different, "decides": result.decides,
+        "p_unpaired_z": pair.unpaired_p, "unlike": " ".join(pair.unlike),
+    }  # fmt: skip
 
 
-def pairs(comparison: Comparison) -> pd.DataFrame:
+@_of_pairs
+def pairs(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """Each pair: difference in points with its own interval, the test, and p-values before and after correction."""
-
-    def row(pair: Pair) -> dict[str, Any]:
-        result, alpha = pair.result, comparison.alpha
-        shown = "yes" if pair.different else "not shown" if result.decides else "too few problems"
-        return {
-            "difference": points(result.difference),
-            f"{comparison.level} interval": interval(result.low, result.high),
-            "standard error": percent(result.standard_error),
-            "only first": result.only_a,
-            "only second": result.only_b,
-            "test": pair.test,
-            "p": p_number(result.p, alpha),
-            f"p after {comparison.correction}": p_number(pair.p_adjusted, alpha),
-            f"differ at {comparison.alpha_level}": shown,
-            "p of the unpaired z-test": p_number(pair.unpaired_p, alpha),
-        }
-
-    return _by_pair(comparison, row)
+    result, alpha = pair.result, comparison.alpha
+    return {
+        "difference": points(result.difference),
+        f"{comparison.level} interval": interval(result.low, result.high),
+        "standard error": percent(result.standard_error),
+        "only first": result.only_a,
+        "only second": result.only_b,
+        "test": pair.test,
+        "p": p_number(result.p, alpha),
+        f"p after {comparison.correction}": p_number(pair.p_adjusted, alpha),
+        f"differ at {comparison.alpha_level}": (
+            "yes" if pair.different else "not shown" if result.decides else "too few problems"
+        ),
+        "p of the unpaired z-test": p_number(pair.unpaired_p, alpha),
+    }
 
 
 def matrix(comparison: Comparison) -> pd.DataFrame:
@@ -133,42 +147,37 @@ def matrix(comparison: Comparison) -> pd.DataFrame:
 
 def discordance(comparison: Comparison) -> pd.DataFrame:
     """The two by two table of each pair, a row each: problems by who is right (or has the higher mean)."""
-
-    def row(pair: Pair) -> dict[str, Any]:
-        a, b = comparison.means(pair)
-        table = {
-            "both right": int(((a == 1) & (b == 1)).sum()),
-            "first ahead": pair.result.only_a,
-            "second ahead": pair.result.only_b,
-            "both wrong": int(((a == 0) & (b == 0)).sum()),
-        }
-        return table | {"tied between": len(a) - sum(table.values())}
-
-    table = _by_pair(comparison, row)
-    return table.loc[:, [name != "tied between" or bool(table[name].any()) for name in table]]
+    table = _crossed(comparison)
+    return table if table.empty or table["tied between"].any() else table.drop(columns="tied between")
 
 
-def agreement(comparison: Comparison) -> pd.DataFrame:
+@_of_pairs
+def _crossed(comparison: Comparison, pair: Pair) -> dict[str, Any]:
+    a, b = _means(comparison, pair)
+    both, neither = int(((a == 1) & (b == 1)).sum()), int(((a == 0) & (b == 0)).sum())
+    ahead = {"first ahead": pair.result.only_a, "second ahead": pair.result.only_b}
+    tied = len(a) - both - neither - sum(ahead.values())
+    return {"both right": both, **ahead, "both wrong": neither, "tied between": tied}
+
+
+@_of_pairs
+def agreement(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """How alike two systems are, problem by problem.
 
     ``same verdict``: the chance that a sample of each is judged alike. ``kappa``: how far that is above what their
     accuracies alone would give (Cohen 1960). ``same wrong answer``: of two wrong samples of a problem, the share that
     gave the same number. Shares in percent.
     """
-
-    def row(pair: Pair) -> dict[str, Any]:
-        a, b = comparison.means(pair)
-        same = float((a * b + (1 - a) * (1 - b)).mean())
-        chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
-        alike, wrong = same_wrong_answers(comparison.systems[pair.first], comparison.systems[pair.second])
-        return {
-            "same verdict %": percent(same, 1),
-            "kappa": f"{(same - chance) / (1 - chance):.2f}" if chance < 1 else "",
-            "pairs of wrong samples": wrong,
-            "same wrong answer %": percent(alike / wrong, 1) if wrong else "",
-        }
-
-    return _by_pair(comparison, row)
+    a, b = _means(comparison, pair)
+    same = float((a * b + (1 - a) * (1 - b)).mean())
+    chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
+    alike, wrong = same_wrong_answers(comparison.systems[pair.first], comparison.systems[pair.second])
+    return {
+        "same verdict %": percent(same, 1),
+        "kappa": f"{(same - chance) / (1 - chance):.2f}" if chance < 1 else "",
+        "pairs of wrong samples": wrong,
+        "same wrong answer %": percent(alike / wrong, 1) if wrong else "",
+    }
 
 
 def same_wrong_answers(first: System, second: System) -> tuple[int, int]:
@@ -181,31 +190,18 @@ def same_wrong_answers(first: System, second: System) -> tuple[int, int]:
     return alike, total
 
 
-def power(comparison: Comparison) -> pd.DataFrame:
+@_of_pairs
+def power(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """The smallest true difference, in points, that a pair of runs like these finds with 80% probability."""
-
-    def row(pair: Pair) -> dict[str, Any]:
-        within = pair.power.within
-        return {
-            "problems": pair.power.n_problems,
-            "disagree %": percent(pair.power.discordance, 1),
-            **({} if within is None else {"of it sampling noise %": percent(within, 1)}),
-            f"found with {POWER:.0%}, this pair alone": points(pair.power.difference, sign=False),
-            f"among {len(comparison.pairs)} pairs": points(pair.power_corrected.difference, sign=False),
-            "ruled out beyond": points(pair.result.bound, sign=False),
-        }
-
-    return _by_pair(comparison, row).fillna("")
-
-
-def _by_system(comparison: Comparison, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    return pd.DataFrame(list(rows), index=pd.Index([system.name for system in comparison.systems], name="system"))
-
-
-def _by_pair(comparison: Comparison, row: Callable[[Pair], dict[str, Any]]) -> pd.DataFrame:
-    """A row a pair, by the names of its two systems."""
-    names = pd.DataFrame([comparison.names(pair) for pair in comparison.pairs], columns=["first", "second"])
-    return pd.DataFrame(list(map(row, comparison.pairs)), index=pd.MultiIndex.from_frame(names))
+    within = pair.power.within
+    return {
+        "problems": pair.power.n_problems,
+        "disagree %": percent(pair.power.discordance, 1),
+        **({} if within is None else {"of it sampling noise %": percent(within, 1)}),
+        f"found with {POWER:.0%}, this pair alone": points(pair.power.difference, sign=False),
+        f"among {len(comparison.pairs)} pairs": points(pair.power_corrected.difference, sign=False),
+        "ruled out beyond": points(pair.result.bound, sign=False),
+    }
 
 
 def only_one(comparison: Comparison) -> pd.DataFrame:
@@ -217,19 +213,20 @@ def only_one(comparison: Comparison) -> pd.DataFrame:
         "alone solves": (solved & (others == 0)).sum(axis=1),
         "alone fails": (~solved & (others == len(solved) - 1)).sum(axis=1),
     }
-    return _by_system(comparison, pd.DataFrame(counts).to_dict("records"))
+    return _by_system(comparison, counts)
 
 
 def solved_by_one(comparison: Comparison) -> pd.DataFrame:
     """Every problem that one system alone solves: who, the gold answer, what each read, and the question."""
     rows = [
-        [problem.id, system.name, str(problem.answer), *(_read_as(other, row) for other in comparison.systems),
-         problem.question]
+        {"problem": problem.id, "solved by": system.name, "gold": str(problem.answer)}
+        | {f"{other.name} read": _read_as(other, row) for other in comparison.systems}
+        | {"question": problem.question}
         for place, system in enumerate(comparison.systems)
         for problem, row in alone(comparison, place)
-    ]  # fmt: skip
-    names = [f"{system.name} read" for system in comparison.systems]
-    return pd.DataFrame(rows, columns=["problem", "solved by", "gold", *names, "question"]).set_index("problem")
+    ]
+    columns = ["problem", "solved by", "gold", *(f"{system.name} read" for system in comparison.systems), "question"]
+    return pd.DataFrame(rows, columns=columns).set_index("problem")
 
 
 def alone(comparison: Comparison, place: int) -> Iterator[tuple[Problem, int]]:
@@ -242,7 +239,7 @@ def alone(comparison: Comparison, place: int) -> Iterator[tuple[Problem, int]]:
 def _read_as(system: System, row: int) -> str:
     """What was read from a system's samples of a problem: the number, or each number with its count."""
     counts = Counter("none" if value is None else str(value) for value in system.predicted[row])
-    if len(system.predicted[row]) == 1:
+    if counts.total() == 1:
         return next(iter(counts))
     return ", ".join(f"{value} ({count}x)" for value, count in counts.most_common())
 
@@ -251,7 +248,7 @@ def beside_published(comparison: Comparison) -> pd.DataFrame:
     """Each run beside published results of its own protocol: inside or outside its interval over all its problems."""
     tables = [published.beside(system.metrics, system.model).assign(run=system.name) for system in comparison.systems]
     table = pd.concat(tables, ignore_index=True)
-    if not len(table):
+    if table.empty:
         note = "no published result of the same protocol, or no complete run of the official test split"
         table = pd.DataFrame([{"run": note}], columns=["run", *published.COLUMNS]).fillna("")
     return table.set_index("run")

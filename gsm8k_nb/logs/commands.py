@@ -3,13 +3,14 @@
 import argparse
 import shlex
 from collections import Counter
+from importlib import resources
+
+from jinja2 import Template
 
 from gsm8k_nb.logs.exporting import RELATIONSHIPS, export_run
 from gsm8k_nb.logs.files import KNOWN
 from gsm8k_nb.logs.importing import Imported, import_log
 from gsm8k_nb.logs.reading import COLUMNS
-
-_SHOWN = 5  # disagreements, and reasons of failed samples
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
@@ -45,54 +46,26 @@ def _import(options: argparse.Namespace) -> None:
     parameters = {name: value for name, value in vars(options).items() if name not in ("files", "run", *COLUMNS)}
     for file in options.files:
         done = import_log(file, columns={name: getattr(options, name) for name in COLUMNS}, **parameters)
-        print("\n".join(report(done)))
+        print(report(done))
 
 
-def report(done: Imported) -> list[str]:
+def report(done: Imported) -> str:
     """What an import found, what of it needs a look, and the command that opens it in the notebook."""
-    results, folder, aligned = done.results, done.results.run.folder, done.aligned
-    failed = Counter(sample.error for sample in results.run.journal().samples.values() if sample.error)
-    reasons = f" ({', '.join(f'{n} x {error}' for error, n in failed.most_common(_SHOWN))})" if failed else ""
-    n, each = len(results.problems), results.config.n_samples
-    lost, within = len(aligned.unaligned), f"{aligned.within} matched within a longer text"
-    where = f" (listed with reasons in {folder / 'unaligned.jsonl'})" if lost else ""
-    lines = [
-        f"{folder}",
-        f"  {results.headline}",
-        f"  {n} problems, {each} samples each, {failed.total()} samples failed or lacking{reasons}",
-        f"  {lost} completions without a problem{where}, {within}",
-    ]
-    if aligned.unchecked:
-        lines.append(
-            f"  {aligned.unchecked} completions placed by row alone: no question or gold answer to check it by"
-        )
-    if done.log.n_problems not in (None, n):
-        lines.append(f"  the log says that it has {done.log.n_problems} problems, the file has {n}")
-    if done.other_gold:
-        lines.append(f"  {len(done.other_gold)} problems have another gold answer in the log, ours scores (listed in "
-                     f"{folder / 'other_gold.jsonl'})")  # fmt: skip
-    for scorer, agreement in done.agreement.items():
-        rule = f"rule {agreement.rule}" if agreement.exact else f"no rule here repeats it; {agreement.rule}"
-        lines.append(f"  verdicts of {scorer}: {rule} agrees on {agreement.alike} of {agreement.of}")
-    apart = [verdict for verdict in done.verdicts if verdict.correct != verdict.ours]
-    for verdict in apart[:_SHOWN]:
-        sample = "vote" if verdict.sample_index is None else f"sample {verdict.sample_index}"
-        sides = "right there, wrong here" if verdict.correct else "wrong there, right here"
-        lines.append(f"    {verdict.problem_id}, {sample}, {verdict.scorer}: {sides}")
-    if len(apart) > _SHOWN:
-        lines.append(f"    and {len(apart) - _SHOWN} more in {folder / 'source_verdicts.jsonl'}")
-    return [*lines, f"  next: {shlex.join(_replay(done))}"]
-
-
-def _replay(done: Imported) -> list[str]:
-    config = done.results.config
-    words = ["papermill", "notebooks/eval.ipynb", "out.ipynb", "-p", "sampler", "replay", "-p", "prompt", "as_stored"]
-    words += ["-r", "replay_path", str(done.results.run.folder), "-r", "model", config.model]
+    text = resources.files("gsm8k_nb").joinpath("assets", "imported.txt.jinja").read_text(encoding="utf-8")
+    run, config = done.results.run, done.results.config
+    command = ["papermill", "notebooks/eval.ipynb", "out.ipynb", "-p", "sampler", "replay", "-p", "prompt", "as_stored"]
+    command += ["-r", "replay_path", str(run.folder), "-r", "model", config.model]
     for name in ("dataset", "dataset_config", "data_path", "n_samples"):  # the problems are those of the folder
-        value = getattr(config, name)
-        if value != type(config).model_fields[name].default:
-            words += ["-r" if name == "data_path" else "-p", name, str(value)]
-    return words
+        if (value := getattr(config, name)) != type(config).model_fields[name].default:
+            command += ["-r" if name == "data_path" else "-p", name, str(value)]
+    return Template(text).render(
+        done=done,
+        folder=run.folder,
+        n=len(done.results.problems),
+        failed=Counter(sample.error for sample in run.journal().samples.values() if sample.error),
+        apart=[verdict for verdict in done.verdicts if verdict.correct != verdict.ours],
+        next=shlex.join(command),
+    )
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -95,9 +95,9 @@ def test_cobbe_is_unlike_on_purpose(cobbe):
 
 
 def test_appendix_runs_through_papermill(cobbe, tmp_path):
-    runs = ", ".join(str(one.run.folder) for one in cobbe.systems)
-    given = ["-f", "params/paper/cobbe.yaml", "-r", "runs", runs, "-r", "out_dir", str(tmp_path)]
-    done = papermill("appendix", tmp_path / "out.ipynb", *given)
+    runs = ", ".join(str(system.run.folder) for system in cobbe.systems)
+    parameters = ["-f", "params/paper/cobbe.yaml", "-r", "runs", runs, "-r", "out_dir", str(tmp_path)]
+    done = papermill("appendix", tmp_path / "out.ipynb", *parameters)
     assert done.returncode == 0, done.stderr[-3000:]
     for name in ("accuracy.tex", "accuracy.md", "accuracy.csv", "pairs.tex", "pairs.csv"):
         again = (tmp_path / "paper" / name).read_bytes()
@@ -255,7 +255,9 @@ def test_a_replay_of_a_run_names_the_model_that_made_it(replay_config, tmp_path)
         update={"replay_path": str(source), "protocol_label": None, "model": "mine", "seed": 5}
     )
     problems = Run(source).read_records("problems.jsonl", Problem)
-    write_jsonl(Path(config.data_path), [{"question": one.question, "answer": one.solution} for one in problems])
+    write_jsonl(
+        Path(config.data_path), [{"question": problem.question, "answer": problem.solution} for problem in problems]
+    )
     folder = str(evaluate(config).run.folder)
     assert "model org/A" in statement_of(folder) and "seed 0" in statement_of(folder).split("Comparison")[0]
     stored = Run(folder).read_json("config.json")
