@@ -112,8 +112,8 @@ def parameters_cell(config: type[Parameters], names: Sequence[str]) -> str:
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "report": ("the headline and the report of a finished run", _report_arguments),
     "sweep": ("many parameter files through eval.ipynb, then compared; a failed run stops no other", _of("sweep")),
-    "import": ("a run folder from another tool's log", _of("logs.commands", "add_import")),
-    "export": ("every-eval-ever records from a scored run", _of("logs.commands", "add_export")),
+    "import": ("a run folder from another tool's log", _of("logs.importing")),
+    "export": ("every-eval-ever records from a scored run", _of("logs.exporting")),
     "lessons": ("the students' sheets, as an nbgrader course", _of("lessons.sheets")),
     "parameters": ("the notebooks' parameter cells, from the configuration", _parameters_arguments),
 }

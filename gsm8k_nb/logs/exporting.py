@@ -8,6 +8,7 @@ A result is the accuracy under one rule, a row of the second file one sample und
 machine.
 """
 
+import argparse
 import hashlib
 import json
 import re
@@ -61,8 +62,13 @@ def export_run(
     needed where the run's own model name is not of that form. ``rules``: the headline's, strict, flexible unless named.
     LogError for an option that is missing or unknown, RunError for a run that is not scored. The run stays as it is.
     """
-    results = _results(Path(folder))
-    identity = model_id or results.config.model
+    run = Run(folder)
+    values = run.read_json("config.json")
+    if not values:
+        raise LogError(f"{folder}: is no run folder, it has no config.json")
+    config = RunConfig.checked({name: values[name] for name in RunConfig.model_fields if name in values})
+    results = read_results(run, config)
+    identity = model_id or config.model
     if not _HUB_NAME.fullmatch(identity) or (model_id is None and Path(identity).exists()):
         raise LogError(f"model {identity!r} is no organisation/name; give --model-id, like HuggingFaceTB/SmolLM2-135M")
     if relationship not in RELATIONSHIPS:
@@ -72,8 +78,8 @@ def export_run(
     who = {"organisation": organisation, "relationship": relationship, "collection": collection}
     template = _template(results, identity, **who)
     text = "".join(json.dumps(row) + "\n" for row in _rows(results, chosen, template))
-    files = [sha256_of(results.run.folder / name) for name in ("samples.jsonl", "scores.jsonl")]
-    digest = hashlib.sha256(repr((results.run.folder.name, identity, chosen, files)).encode()).digest()
+    files = [sha256_of(run.folder / name) for name in ("samples.jsonl", "scores.jsonl")]
+    digest = hashlib.sha256(repr((run.folder.name, identity, chosen, files)).encode()).digest()
     name, place = str(uuid.UUID(bytes=digest[:16], version=4)), Path("data", collection, *identity.split("/"))
     linked = {
         "format": "jsonl",
@@ -86,15 +92,6 @@ def export_run(
     samples = out.write_text(f"{name}_samples.jsonl", text)
     out.write_json(f"{name}.json", _known(json.loads(template.record(chosen, linked))))
     return Exported(out.folder / f"{name}.json", samples, text.count("\n"))
-
-
-def _results(folder: Path) -> Results:
-    run = Run(folder)
-    values = run.read_json("config.json")
-    if not values:
-        raise LogError(f"{folder}: is no run folder, it has no config.json")
-    config = RunConfig.checked({name: values[name] for name in RunConfig.model_fields if name in values})
-    return read_results(run, config)
 
 
 def _rules(results: Results, asked: Sequence[str]) -> list[str]:
@@ -147,3 +144,21 @@ def _known(value: Any, name: str = "") -> Any:
     known = {key: _known(item, key) for key, item in value.items() if item is not None}
     texts = {key: item if isinstance(item, str) else json.dumps(item) for key, item in known.items()}
     return texts if name in _DETAILS else known
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``export``; ``parser.parse_args(...).run`` is the function that does it."""
+    parser.set_defaults(run=_export)
+    parser.add_argument("folders", nargs="+", metavar="RUN_FOLDER")
+    parser.add_argument("--organisation", required=True, metavar="NAME", help="who made the run")
+    parser.add_argument("--relationship", default="other", choices=RELATIONSHIPS, help="theirs to the model")
+    parser.add_argument("--model-id", metavar="ORGANISATION/NAME", help="where the model's name is not of that form")
+    parser.add_argument("--rules", nargs="+", default=[], metavar="RULE", help="else the headline's, strict, flexible")
+    parser.add_argument("--output", default=".", metavar="FOLDER", help="the records go into its folder data/")
+
+
+def _export(options: argparse.Namespace) -> None:
+    parameters = {name: value for name, value in vars(options).items() if name not in ("folders", "run")}
+    for folder in options.folders:
+        done = export_run(folder, **parameters)
+        print(f"{done.results}\n{done.samples} ({done.rows} rows)")

@@ -49,10 +49,6 @@ class Source:
     rules: dict[str, str] = field(default_factory=dict)  # a scorer -> the rule of ours that repeats it
     voters: dict[str, int] = field(default_factory=dict)  # a scorer -> how many texts it lets vote
 
-    @property
-    def name(self) -> str:
-        return self.file.name
-
 
 def pick(value: Any, places: str) -> Any:
     """What stands at the first of ``places`` (``a.0.b|a.*.c``) that holds anything, or ABSENT."""

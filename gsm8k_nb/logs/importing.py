@@ -11,20 +11,25 @@ problem goes to ``unaligned.jsonl`` with the reason, the tool's verdicts to ``so
 gold answers than ours to ``other_gold.jsonl``.
 """
 
+import argparse
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Template
 
 from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.answers import is_correct, judge
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs.aligning import Aligned, align, other_golds
-from gsm8k_nb.logs.files import LogError
-from gsm8k_nb.logs.reading import Log, read_log
+from gsm8k_nb.logs.files import KNOWN, LogError
+from gsm8k_nb.logs.reading import COLUMNS, Log, read_log
 from gsm8k_nb.records import Problem, Sample, Score
 from gsm8k_nb.runs import Inputs, Run, sha256_of
 from gsm8k_nb.sampling import manifest
@@ -142,13 +147,12 @@ def _checked_golds(
 
 def _label(name: str, log: Log, n_samples: int, label: str | None, model: str | None) -> str:
     """How a headline states the protocol: as given, else as the log does. LogError names all that neither states."""
-    lacking = [word for field, word in _NEEDED.items() if field not in log.stated and label is None]
-    ways = ["--protocol-label TEXT, as in 'test@1, 8-shot CoT'"] if lacking else []
-    if not (model or log.model):
-        lacking, ways = [*lacking, "model"], [*ways, "--model NAME"]
+    lacking = [] if label else [word for field, word in _NEEDED.items() if field not in log.stated]
+    lacking += [] if model or log.model else ["model"]
     if lacking:
-        raise LogError(f"{name}: does not state its {' and its '.join(lacking)}; give {' and '.join(ways)}")
-    if label is not None:
+        ways = "--protocol-label TEXT, as in 'test@1, 8-shot CoT', and --model NAME say what is not known"
+        raise LogError(f"{name}: does not state its {' and its '.join(lacking)}; {ways}")
+    if label:
         return label
     temperature = log.stated["temperature"]
     metric = "test@1" if temperature == 0 and n_samples == 1 else f"avg@{n_samples}, T={temperature:g}"
@@ -206,3 +210,47 @@ def _verdicts(log: Log, problems: Sequence[Problem], aligned: Aligned, scores: S
                     yield Verdict(problem.id, None, len(voters), scorer, right, rule, ours)
                 else:
                     yield Verdict(problem.id, index, 1, scorer, right, rule, answer(problem, index, rule)[1])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``import``; ``parser.parse_args(...).run`` is the function that does it."""
+    parser.set_defaults(run=_import)
+    parser.description = f"Reads {KNOWN}."
+    parser.add_argument("files", nargs="+", metavar="FILE", help="logs, each into a run folder of its own")
+    parser.add_argument("--dataset", default="gsm8k", choices=("gsm8k", "classroom"), help="what the log is of")
+    parser.add_argument("--dataset-config", default="main", choices=("main", "socratic"))
+    parser.add_argument("--data-path", metavar="JSONL", help="a copy of the official file, instead of the hub")
+    parser.add_argument("--protocol-label", metavar="TEXT", help="the protocol, where the log does not state it")
+    parser.add_argument("--model", metavar="NAME", help="the model, where the log does not state it")
+    parser.add_argument("--outputs-dir", default="outputs", metavar="FOLDER", help="where run folders go")
+    parser.add_argument("--column", metavar="NAME", help="released solutions: the system to import")
+    parser.add_argument("--results", metavar="FILE", help="the log's results file, where it does not lie beside it")
+    for name in COLUMNS:
+        helped = f"rows of no known tool: the column that holds the {name.replace('_', ' ')}, as in output.*.text"
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="COLUMN", help=helped)
+
+
+def _import(options: argparse.Namespace) -> None:
+    parameters = {name: value for name, value in vars(options).items() if name not in ("files", "run", *COLUMNS)}
+    for file in options.files:
+        done = import_log(file, columns={name: getattr(options, name) for name in COLUMNS}, **parameters)
+        print(report(done))
+
+
+def report(done: Imported) -> str:
+    """What an import found, what of it needs a look, and the command that opens it in the notebook."""
+    text = resources.files("gsm8k_nb").joinpath("assets", "imported.txt.jinja").read_text(encoding="utf-8")
+    run, config = done.results.run, done.results.config
+    command = ["papermill", "notebooks/eval.ipynb", "out.ipynb", "-p", "sampler", "replay", "-p", "prompt", "as_stored"]
+    command += ["-r", "replay_path", str(run.folder), "-r", "model", config.model]
+    for name in ("dataset", "dataset_config", "data_path", "n_samples"):  # the problems are those of the folder
+        if (value := getattr(config, name)) != type(config).model_fields[name].default:
+            command += ["-r" if name == "data_path" else "-p", name, str(value)]
+    return Template(text).render(
+        done=done,
+        folder=run.folder,
+        n=len(done.results.problems),
+        failed=Counter(sample.error for sample in run.journal().samples.values() if sample.error),
+        apart=[verdict for verdict in done.verdicts if verdict.correct != verdict.ours],
+        next=shlex.join(command),
+    )

@@ -113,7 +113,7 @@ def read_log(
     try:
         return _log(form, source)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise LogError(f"{source.name}: is no whole log of {form.tool} ({one_line(repr(error), 100)})") from error
+        raise LogError(f"{source.file.name}: is no whole log of {form.tool} ({one_line(repr(error), 100)})") from error
 
 
 def _results(file: Path, named: str | None) -> Row:
@@ -134,7 +134,7 @@ def _plain(columns: dict[str, str], source: Source) -> Format:
             keys = list(source.rows[0])
             listed = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
             raise LogError(
-                f"{source.name}: is of no known tool and has the columns {listed}; name the one of the "
+                f"{source.file.name}: is of no known tool and has the columns {listed}; name the one of the "
                 f"{name.replace('_', ' ')} with --{name.replace('_', '-')}, got {place!r}. Known: {KNOWN}"
             )
     verdict = columns.pop("verdict", None)
@@ -146,7 +146,7 @@ def _log(form: Format, source: Source) -> Log:
     if form.container:
         source.rows = pick(source.document, form.container) or []
         if not source.rows:
-            raise LogError(f"{source.name}: holds no samples")
+            raise LogError(f"{source.file.name}: holds no samples")
     if form.prepare:
         getattr(tools, form.prepare)(source)
     rows = sorted(source.rows, key=lambda row: pick(row, form.order) or 0)
@@ -154,10 +154,10 @@ def _log(form: Format, source: Source) -> Log:
         runs = list(dict.fromkeys(str(pick(row, place)) for row in rows))
         if len(runs) > 1:
             listed = ", ".join(runs[:6])
-            raise LogError(f"{source.name}: holds several runs, of {place} {listed}; split it into a file each")
-    entries = [entry for number, row in enumerate(rows) for entry in _entries(form, row, number, source.name)]
+            raise LogError(f"{source.file.name}: holds several runs, of {place} {listed}; split it into a file each")
+    entries = [entry for number, row in enumerate(rows) for entry in _entries(form, row, number, source.file.name)]
     if all(entry.text is None for entry in entries):
-        raise LogError(f"{source.name}: holds no completion; its first entry: {entries[0].error}")
+        raise LogError(f"{source.file.name}: holds no completion; its first entry: {entries[0].error}")
     about = {name: _about(source, places) for name, places in form.log.items()}
     texts = {name: str(about[name]) if about.get(name) else None for name in ("model", "task", "version", "time")}
     settings: Row = {}

@@ -32,7 +32,7 @@ def lm_eval(source: Source) -> None:
     results, by_doc = source.results, dict[Any, list[Row]]()
     for row in source.rows:
         if not {"doc_id", "doc", "resps", "arguments"} <= set(row):
-            raise LogError(f"{source.name}: a row is no sample of lm-eval, it has the keys {', '.join(row)}")
+            raise LogError(f"{source.file.name}: a row is no sample of lm-eval, it has the keys {', '.join(row)}")
         by_doc.setdefault(row["doc_id"], []).append(row)
     configs = results.get("configs") or {}
     results["task"] = task = next(iter(configs)) if len(configs) == 1 else results.get("task")
@@ -63,7 +63,7 @@ def _verdicts(source: Source, rows: list[Row], filters: list[str]) -> dict[str, 
         name = row.get("filter") or (filters[turn] if turn < len(filters) else f"filter {turn + 1}")
         if name in scores or row["resps"] != first["resps"] or row["doc"] != first["doc"] or 0 < len(filters) <= turn:
             raise LogError(
-                f"{source.name}: holds several runs or tasks, doc_id {row['doc_id']} stands twice under filter "
+                f"{source.file.name}: holds several runs or tasks, doc_id {row['doc_id']} stands twice under filter "
                 f"{name!r}; split it into a file for each"
             )
         # The exact match or the first metric; before 0.4.7, which does not name its metrics, the one key not known.
@@ -110,7 +110,7 @@ def old_lighteval(source: Source) -> None:
                 row[name] = ast.literal_eval(row[name]) if isinstance(row.get(name), str) else row.get(name)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 if name == "predictions":
-                    raise LogError(f"{source.name}, row {number}: {name!r} is no list of texts") from None
+                    raise LogError(f"{source.file.name}, row {number}: {name!r} is no list of texts") from None
 
 
 def inspect(source: Source) -> None:
@@ -143,5 +143,5 @@ def released(source: Source) -> None:
     systems = [name for name, value in source.rows[0].items() if isinstance(value, dict) and "is_correct" in value]
     if source.column not in systems:
         columns = f"has the columns {', '.join(systems)}; choose one with --column, got {source.column!r}"
-        raise LogError(f"{source.name}: {columns}")
+        raise LogError(f"{source.file.name}: {columns}")
     source.rows = [row | {"system": row[source.column]} for row in source.rows]

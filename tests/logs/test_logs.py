@@ -117,7 +117,7 @@ def test_lm_eval_repeats_are_samples(bring):
 def test_lm_eval_rows_alone_do_not_state_shots_or_model(bring, tmp_path):
     alone = tmp_path / COT.name
     alone.write_bytes(COT.read_bytes())
-    with pytest.raises(LogError, match="its number of exemplars and its model; give --protocol-label .* and --model"):
+    with pytest.raises(LogError, match="its number of exemplars and its model; --protocol-label .* and --model"):
         bring(alone)
     done = bring(alone, protocol_label="8-shot CoT as told", model="someone/model")
     assert "(8-shot CoT as told, 4 of 112 problems" in done.results.headline
@@ -383,7 +383,7 @@ def test_released_solutions(bring, official):
     file, options = official / "example_model_solutions.jsonl", {"data_path": str(official / "test.jsonl")}
     with pytest.raises(LogError, match="6b_finetuning, 6b_verification.*--column, got None"):
         bring(file, **options)
-    with pytest.raises(LogError, match="number of exemplars and its temperature; give --protocol-label"):
+    with pytest.raises(LogError, match="number of exemplars and its temperature; --protocol-label"):
         bring(file, column="6b_finetuning", **options)
     done = bring(file, column="6b_finetuning", protocol_label="fine-tuned, test@1", **options)
     right = RIGHT["6b_finetuning"]
