@@ -81,16 +81,10 @@ def export_run(
     files = [sha256_of(run.folder / name) for name in ("samples.jsonl", "scores.jsonl")]
     digest = hashlib.sha256(repr((run.folder.name, identity, chosen, files)).encode()).digest()
     name, place = str(uuid.UUID(bytes=digest[:16], version=4)), Path("data", collection, *identity.split("/"))
-    linked = {
-        "format": "jsonl",
-        "file_path": (place / f"{name}_samples.jsonl").as_posix(),
-        "hash_algorithm": "sha256",
-        "checksum": hashlib.sha256(text.encode()).hexdigest(),
-        "total_rows": text.count("\n"),
-    }
+    link = [(place / f"{name}_samples.jsonl").as_posix(), hashlib.sha256(text.encode()).hexdigest(), text.count("\n")]
     out = Run(Path(output).expanduser() / place)
     samples = out.write_text(f"{name}_samples.jsonl", text)
-    out.write_json(f"{name}.json", _known(json.loads(template.record(chosen, linked))))
+    out.write_json(f"{name}.json", _known(json.loads(template.record(chosen, *link))))
     return Exported(out.folder / f"{name}.json", samples, text.count("\n"))
 
 

@@ -192,11 +192,9 @@ def _verdicts(log: Log, problems: Sequence[Problem], aligned: Aligned, scores: S
     scored = {(score.problem_id, score.sample_index, score.rule): score for score in scores}
 
     def answer(problem: Problem, index: int, rule: str) -> tuple[Decimal | None, bool]:
-        if score := scored.get((problem.id, index, rule)):
+        if score := scored.get((problem.id, index, rule)):  # the run may not be scored by this rule
             return score.predicted, bool(score.correct)
-        return judge(
-            aligned.entries[problem.id][index].text, problem.answer, rule
-        )  # a rule that does not score the run
+        return judge(aligned.entries[problem.id][index].text, problem.answer, rule)
 
     for problem in problems:
         entries = aligned.entries[problem.id]
