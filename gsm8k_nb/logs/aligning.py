@@ -40,14 +40,17 @@ def align(log: Log, problems: Sequence[Problem]) -> Aligned:
     fits = _fits({entry.question for entry in log.entries if entry.index is None}, by_text)
     aligned, unaligned = defaultdict[str, list[Entry]](list), []
     for entry in log.entries:
-        ids = fits[entry.question] if entry.index is None else _in_row(entry.index, entry.question, problems)
+        if entry.index is None:
+            ids = fits[entry.question]
+            reason = f"fits {', '.join(ids)}" if ids else "no problem has this question"
+        else:
+            row, asked = problems[entry.index : entry.index + 1], normal(entry.question)
+            ids = [problem.id for problem in row if not asked or normal(problem.question) in asked]
+            reason = f"row {entry.index} of the data set has not this question"
         if len(ids) == 1:
             aligned[ids[0]].append(entry)
-            continue
-        reason = f"fits {', '.join(ids)}" if ids else "no problem has this question"
-        if entry.index is not None:
-            reason = f"row {entry.index} of the data set has not this question"
-        unaligned.append({"reason": reason} | asdict(entry))
+        else:
+            unaligned.append({"reason": reason} | asdict(entry))
     placed = [entry for entries in aligned.values() for entry in entries]
     within = sum(bool(entry.question) and normal(entry.question) not in by_text for entry in placed)
     return Aligned(dict(aligned), unaligned, within, sum(not entry.question and entry.gold is None for entry in placed))
@@ -74,11 +77,6 @@ def _fits(questions: set[str], by_text: dict[str, list[str]]) -> dict[str, list[
     # What stands in every prompt that has several questions is part of the template, say an exemplar.
     template = set.intersection(*several) if len(several) > 1 else set()
     return {question: [i for i in ids if i not in template] if len(ids) > 1 else ids for question, ids in fits.items()}
-
-
-def _in_row(index: int, question: str, problems: Sequence[Problem]) -> list[str]:
-    """The id of the problem in a row of the data set, if it has the question that the log has for it, if any."""
-    return [p.id for p in problems[index : index + 1] if not question or normal(p.question) in normal(question)]
 
 
 def other_golds(problems: Sequence[Problem], aligned: Aligned) -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ states itself: nothing is filled in from a default.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,29 +68,6 @@ class Log:
     voters: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Format:
-    """Where a tool writes what, as in ``assets/logs.toml``: places by the fields of an entry, and of the log."""
-
-    tool: str
-    entry: Mapping[str, str]
-    log: Mapping[str, str] = field(default_factory=dict)
-    verdicts: Mapping[str, str] = field(default_factory=dict)
-    rules: Mapping[str, str] = field(default_factory=dict)
-    signs: Sequence[str] = ()
-    container: str = ""
-    prepare: str = ""
-    order: str = ""
-    row_name: str = ""
-    one_run: Sequence[str] = ()
-    settings: Sequence[str] = ()
-    on_first: bool = False
-
-    def fits(self, source: Source) -> bool:
-        value = source.document if self.container else source.rows[0]
-        return all(pick(value, sign) is not ABSENT for sign in self.signs)
-
-
 def read_log(
     path: str | Path,
     *,
@@ -105,15 +82,21 @@ def read_log(
     """
     source = open_rows(Path(path).expanduser())
     named = {name: place for name, place in (columns or {}).items() if place is not None}
-    formats = [] if named else [Format(**table) for table in FORMATS["format"]]
-    form = next((form for form in formats if form.fits(source)), None)
+    form = None if named else next((form for form in FORMATS["format"] if _fits(form, source)), None)
     if form is None:
         return _log(_plain(named, source), source)
     source.column, source.results = column, _results(source.file, results)
     try:
         return _log(form, source)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise LogError(f"{source.file.name}: is no whole log of {form.tool} ({one_line(repr(error), 100)})") from error
+        raise LogError(
+            f"{source.file.name}: is no whole log of {form['tool']} ({one_line(repr(error), 100)})"
+        ) from error
+
+
+def _fits(form: Row, source: Source) -> bool:
+    value = source.document if "container" in form else source.rows[0]
+    return all(pick(value, sign) is not ABSENT for sign in form["signs"])
 
 
 def _results(file: Path, named: str | None) -> Row:
@@ -126,7 +109,7 @@ def _results(file: Path, named: str | None) -> Row:
     return parts | (open_rows(place).document if place else {})
 
 
-def _plain(columns: dict[str, str], source: Source) -> Format:
+def _plain(columns: dict[str, str], source: Source) -> Row:
     """The format that columns describe. LogError where a needed one is not named, or none of the rows has it."""
     needed = ({} if "index" in columns else {"question": None}) | {"completion": None}
     for name, place in (needed | columns).items():
@@ -138,19 +121,19 @@ def _plain(columns: dict[str, str], source: Source) -> Format:
                 f"{name.replace('_', ' ')} with --{name.replace('_', '-')}, got {place!r}. Known: {KNOWN}"
             )
     verdict = columns.pop("verdict", None)
-    return Format("plain rows", columns, verdicts={verdict: verdict} if verdict else {})
+    return {"tool": "plain rows", "entry": columns, "verdicts": {verdict: verdict} if verdict else {}}
 
 
-def _log(form: Format, source: Source) -> Log:
+def _log(form: Row, source: Source) -> Log:
     """The log in a source of this format. LogError where a completion is no text, or where there are two runs."""
-    if form.container:
-        source.rows = pick(source.document, form.container) or []
+    if "container" in form:
+        source.rows = pick(source.document, form["container"]) or []
         if not source.rows:
             raise LogError(f"{source.file.name}: holds no samples")
-    if form.prepare:
-        getattr(tools, form.prepare)(source)
-    rows = sorted(source.rows, key=lambda row: pick(row, form.order) or 0)
-    for place in form.one_run:
+    if "prepare" in form:
+        getattr(tools, form["prepare"])(source)
+    rows = sorted(source.rows, key=lambda row: pick(row, form.get("order", "")) or 0)
+    for place in form.get("one_run", ()):
         runs = list(dict.fromkeys(str(pick(row, place)) for row in rows))
         if len(runs) > 1:
             listed = ", ".join(runs[:6])
@@ -158,20 +141,20 @@ def _log(form: Format, source: Source) -> Log:
     entries = [entry for number, row in enumerate(rows) for entry in _entries(form, row, number, source.file.name)]
     if all(entry.text is None for entry in entries):
         raise LogError(f"{source.file.name}: holds no completion; its first entry: {entries[0].error}")
-    about = {name: _about(source, places) for name, places in form.log.items()}
+    about = {name: _about(source, places) for name, places in form.get("log", {}).items()}
     texts = {name: str(about[name]) if about.get(name) else None for name in ("model", "task", "version", "time")}
     settings: Row = {}
-    for place in form.settings:
+    for place in form.get("settings", ()):
         settings |= {name: value for name, value in (pick(vars(source), place) or {}).items() if value is not None}
     shots = {"shots": int(about["shots"])} if str(about.get("shots")).isdigit() else {}
     return Log(
-        form.tool,
+        form["tool"],
         entries,
         **texts,
         packages={name: str(version) for name, version in (about.get("packages") or {}).items() if version},
         n_problems=_count(about.get("n_problems")),
         stated=shots | source.facts | sampling_fields(settings),
-        rules=dict(form.rules) | source.rules,
+        rules=form.get("rules", {}) | source.rules,
         voters=source.voters,
     )
 
@@ -208,10 +191,10 @@ def verdicts(scores: Mapping[str, Any]) -> dict[str, bool]:
     return {name: _VERDICTS[word] for name, word in words.items() if word in _VERDICTS}
 
 
-def _entries(form: Format, row: Row, number: int, name: str) -> list[Entry]:
+def _entries(form: Row, row: Row, number: int, name: str) -> list[Entry]:
     """One entry for each text of a row, or the one of a failed request."""
-    at = defaultdict(lambda: ABSENT, {name: pick(row, places) for name, places in form.entry.items()})
-    place = f"{form.row_name} {pick(row, form.row_name)}" if form.row_name else f"row {number}"
+    at = defaultdict(lambda: ABSENT, {name: pick(row, places) for name, places in form["entry"].items()})
+    place = f"{form['row_name']} {pick(row, form['row_name'])}" if "row_name" in form else f"row {number}"
     index = re.fullmatch(r"(?:test-|classroom-)?(\d+)", str(at["index"]))
     common: dict[str, Any] = {
         "question": question_of(at["question"]),
@@ -223,7 +206,7 @@ def _entries(form: Format, row: Row, number: int, name: str) -> list[Entry]:
     try:
         texts = texts_of(at["completion"]) or [None]
     except TypeError as fault:
-        column = form.entry["completion"]
+        column = form["entry"]["completion"]
         raise LogError(f"{name}, {place}: {column!r} holds {fault}, not a text; name the place of the text") from None
     n = len(texts)
     scores, reasons, tokens = _scores(form, row, n), _each(at["finish_reason"], n), _each(at["completion_tokens"], n)
@@ -231,7 +214,7 @@ def _entries(form: Format, row: Row, number: int, name: str) -> list[Entry]:
         Entry(
             text=text,
             place=place if n == 1 else f"{place}, text {which}",
-            error=f"no text in {form.entry['completion']!r}" if text is None else None,
+            error=f"no text in {form['entry']['completion']!r}" if text is None else None,
             finish_reason=FORMATS["finish_reason"].get(word, word) or None if isinstance(word, str) else None,
             prompt_tokens=_count(at["prompt_tokens"]),
             completion_tokens=_count(tokens[which]),
@@ -243,15 +226,15 @@ def _entries(form: Format, row: Row, number: int, name: str) -> list[Entry]:
     ]
 
 
-def _scores(form: Format, row: Row, n: int) -> list[dict[str, Any]]:
+def _scores(form: Row, row: Row, n: int) -> list[dict[str, Any]]:
     """The scores of each of ``n`` texts. One score of several texts is a verdict on none of them."""
     scores: list[dict[str, Any]] = [{} for _ in range(n)]
-    for scorer, place in form.verdicts.items():
+    for scorer, place in form.get("verdicts", {}).items():
         value = pick(row, place)
         if scorer != "*":
             for of_text, score in zip(scores, _each(value, n), strict=True):
                 of_text[scorer] = score
-        elif isinstance(value, dict) and (n == 1 or form.on_first):
+        elif isinstance(value, dict) and (n == 1 or form.get("on_first")):
             scores[0] |= value
     return scores
 
