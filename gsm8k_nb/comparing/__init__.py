@@ -4,8 +4,7 @@
     >>> comparison.systems[1].name, comparison.intervals[1].estimate
     ('GPT-3 6B + verifier', 0.3904...)
     >>> conclusion(comparison, comparison.pairs[3])
-    'GPT-3 6B + verifier is better than GPT-3 175B fine-tuned: +4.32 points (95% interval 1.43 to 7.21; exact McNemar
-    test p = 0.0032, after Holm's correction for 6 pairs p = 0.0032; 209 problems only the first solves, 152 ...'
+    'GPT-3 6B + verifier is better than GPT-3 175B fine-tuned: +4.32 points (95% interval 1.43 to 7.21; exact ...'
     >>> show(comparison, "pairs")          # in a notebook: one of TABLES, with a warning where the runs are unlike
 
 Runs of unlike protocols, data or rules are refused with the names of the fields that differ, or, where

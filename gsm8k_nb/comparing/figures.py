@@ -52,7 +52,8 @@ def pairwise_matrix(comparison: Comparison) -> Figure:
     values, written = np.zeros((n, n)), n <= MOST_WRITTEN
     side = min(max(WIDTH_IN, 1.3 + 0.5 * n), PAGE_IN)
     with rc_context(STYLE | {"axes.grid": False}):
-        figure, axes = _figure(side, 0.55 + 0.72 * (side - 1.3) + 0.02 * min(n, 50))
+        size = (side, 0.55 + 0.72 * (side - 1.3) + 0.02 * min(n, 50))
+        axes = (figure := Figure(figsize=size, layout="constrained")).subplots()
         for pair in comparison.pairs:
             color, p = "black" if pair.different else GREY, p_number(pair.p_adjusted, comparison.alpha)
             for i, j, sign in ((pair.first, pair.second, 1), (pair.second, pair.first, -1)):
@@ -62,20 +63,15 @@ def pairwise_matrix(comparison: Comparison) -> Figure:
                     axes.text(j, i, f"{points(difference)}\n{p}", ha="center", va="center", fontsize=7, color=color)
         reach = max(1.0, float(np.abs(values).max()))
         axes.imshow(values, cmap=_TWO_SIDED, vmin=-reach, vmax=reach, aspect="auto")
-        marks, size = [f"[{place}]" for place in range(1, n + 1)], min(7.0, 7.0 * 30 / n)
+        marks, font = [f"[{place}]" for place in range(1, n + 1)], min(7.0, 7.0 * 30 / n)
         names = [_wrapped(system.name, *((18, 3) if written else (24, 1))) for system in comparison.systems]
-        axes.set_xticks(range(n), marks, fontsize=size, rotation=0 if written else 90)
-        axes.set_yticks(range(n), [" ".join(row) for row in zip(names, marks, strict=True)], fontsize=size)
+        axes.set_xticks(range(n), marks, fontsize=font, rotation=0 if written else 90)
+        axes.set_yticks(range(n), [" ".join(row) for row in zip(names, marks, strict=True)], fontsize=font)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
         below = "below, corrected p" if written else "coloured where they differ"
         _title(axes, f"Row minus column; {below}", comparison)
     return figure
-
-
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
 
 
 def _intervals(
@@ -91,7 +87,7 @@ def _intervals(
     over: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 7, "color": GREY, "zorder": 1.5}
     over["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     with rc_context(STYLE):
-        figure, axes = _figure(WIDTH_IN, 0.75 + height * n)
+        axes = (figure := Figure(figsize=(WIDTH_IN, 0.75 + height * n), layout="constrained")).subplots()
         for place, (line, (_, ends, filled, mark)) in enumerate(zip(lines[:n], rows, strict=False)):
             middle, low, high = (100 * end for end in ends)
             reach, color = [[max(middle - low, 0)], [max(high - middle, 0)]], RIGHT if filled else GREY

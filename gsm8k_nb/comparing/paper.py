@@ -1,13 +1,10 @@
 r"""A paper's appendix from finished runs: LaTeX, CSV and Markdown tables, and what it takes to repeat them.
 
-    \begin{tabular}{lrrrlc}
-    \toprule
     system & right & of & accuracy \% & 95\% interval & group \\
-    \midrule
     \textbf{GPT-3 175B + verifier} & 742 & 1319 & \textbf{56.25} & 53.60 to 58.91 & a \\
 
-``appendix.tex`` is a whole article that holds the tables, the figures and the statement: it compiles as it is, with
-``booktabs`` and ``graphicx``; each file in ``paper/`` can be input on its own into another paper.
+``appendix.tex`` is a whole article that compiles as it is, with ``booktabs`` and ``graphicx``; each file in ``paper/``
+can be input on its own into another paper.
 """
 
 from dataclasses import dataclass

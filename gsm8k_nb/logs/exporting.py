@@ -3,9 +3,8 @@
     data/gsm8k/meta-llama/Llama-3.1-8B/0b0e...c1.json            {"schema_version": "0.3.0", "model_info": {...}, ...}
     data/gsm8k/meta-llama/Llama-3.1-8B/0b0e...c1_samples.jsonl   {"sample_id": "test-0000", "evaluation": {...}, ...}
 
-A result is the accuracy under one rule, a row of the second file one sample under one rule; the template
-``assets/every_eval_ever.json.jinja`` has their words. The records are public: nothing in them names a folder of this
-machine.
+A result is the accuracy under one rule, a row of the second file one sample under one rule; their words stand in
+``assets/every_eval_ever.json.jinja``. The records are public: nothing in them names a folder of this machine.
 """
 
 import argparse

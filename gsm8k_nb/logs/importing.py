@@ -1,9 +1,6 @@
 """A log into a run folder that the notebooks replay and compare.
 
->>> done = import_log("samples_gsm8k_cot_2026-11-30T08-16-21.jsonl", data_path="test.jsonl")
->>> done.results.headline
-'gsm8k subset acc (lm-eval gsm8k_cot, test@1, 8-shot, 40 of 1319 problems) = 0.0250'
->>> done.agreement["strict-match"]
+>>> import_log("samples_gsm8k_cot_2026-11-30T08-16-21.jsonl", data_path="test.jsonl").agreement["strict-match"]
 Agreement(rule='lm_eval_cot_strict', alike=40, of=40, exact=True)
 
 A request that failed, and a sample that a problem lacks where others have it, are failed samples. What matches no

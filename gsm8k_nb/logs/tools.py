@@ -1,12 +1,8 @@
 """What the formats in ``assets/logs.toml`` cannot say as data: each function completes a source of one tool.
 
-lm-evaluation-harness writes a row for each problem and filter, with the same texts:
-
-    {"doc_id": 0, "doc": {"question": "..."}, "arguments": {"gen_args_0": {"arg_0": "Q: ...", "arg_1": {...}}},
-     "resps": [[" She sells ... The answer is 18."]], "filter": "strict-match", "exact_match": 1.0, ...}
-
-Up to 0.4.6 a row does not name its filter: it is told by its turn. A filter that lets the texts vote (``maj@8``) says
-nothing of a single text.
+lm-evaluation-harness writes a row for each problem and filter, ``{"doc_id": 0, "resps": [["... The answer is 18."]],
+"filter": "strict-match", "exact_match": 1.0, ...}``; up to 0.4.6 without the filter's name, which is told by its turn.
+A filter that lets the texts vote (``maj@8``) says nothing of a single text.
 """
 
 import ast
