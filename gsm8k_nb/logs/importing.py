@@ -97,7 +97,8 @@ def import_log(
     """
     file = Path(path).expanduser()
     log = read_log(file, column=column, results=results, columns=columns)
-    replayed = {"sampler": "replay", "replay_path": str(path), "replay_column": column, "prompt": "as_stored"}
+    column_of_texts = column or (columns or {}).get("completion")  # another column of a file is another run
+    replayed = {"sampler": "replay", "replay_path": str(path), "replay_column": column_of_texts, "prompt": "as_stored"}
     config = RunConfig.checked(parameters | replayed | {"protocol_label": protocol_label})
     source = data.open_dataset(config.dataset, config=config.dataset_config, path=config.data_path)
     aligned = align(log, source.problems)
@@ -161,15 +162,19 @@ def _write(
 ) -> Run:
     """The run folder with its configuration, problems, samples and manifest: this machine only imported."""
     started, digest = manifest.now(), sha256_of(file)
+    samples = [sample for problem in problems for sample in _samples(problem, aligned, config.n_samples)]
+    before = Run(config.run_folder).journal().samples
+    known = [before.get((sample.problem_id, sample.sample_index)) for sample in samples]
+    if any(old and old.text != sample.text for old, sample in zip(known, samples, strict=True)):
+        way_out = "choose another --outputs-dir, or remove that folder"
+        raise LogError(f"{config.run_folder} holds this file as it was imported with other options; {way_out}")
     run = sampling.begin(config, source, problems)
     made = {name: getattr(log, name) for name in ("tool", "version", "task", "model", "time", "packages")}
     made["source"] = file.name
     facts: dict[str, Any] = {name: log.stated[name] for name in ("chat", "exemplars_as", "stop") if name in log.stated}
     run.start(config, Inputs(log_sha256=digest, log=made, stated=log.stated, **facts))
     with run.writing():
-        before = run.journal().samples
-        samples = [sample for problem in problems for sample in _samples(problem, aligned, config.n_samples)]
-        run.append(sample for sample in samples if (sample.problem_id, sample.sample_index) not in before)
+        run.append(sample for old, sample in zip(known, samples, strict=True) if not old)
     engine = {"engine": "import", "source_sha256": digest, "column": config.replay_column, "stated": log.stated}
     manifest.Session(run, {}).write("sampled", engine | made)
     imported = {"on": started, "with": manifest.environment()}

@@ -162,6 +162,19 @@ def test_tools_texts_that_are_none_fail_too(bring, rows):
         bring(rows([lm_eval_row(0, [{"x": 1}], 0.0)], "objects.jsonl"), **STATED)
 
 
+def test_another_column_of_a_file_is_another_run(bring, rows):
+    file = rows([{"question": Q[0], "response": f"#### {GOLD[0]}", "other": "#### 7.25"}])
+    right, wrong = (bring(file, columns=named("question", column), **STATED) for column in ("response", "other"))
+    assert texts(right) != texts(wrong) and right.results.run.folder != wrong.results.run.folder
+
+
+def test_texts_that_were_placed_otherwise_before_are_not_scored_again(bring, rows):
+    file = rows([{"n": n + 1, "question": Q[n], "response": f"#### {GOLD[n]}"} for n in range(3)])
+    bring(file, columns=named(completion="response", index="n"), **STATED)  # its rows count from 1
+    with pytest.raises(LogError, match="imported with other options; choose another --outputs-dir"):
+        bring(file, **PLAIN)
+
+
 # Two runs in one file
 
 
@@ -739,7 +752,8 @@ def test_a_record_names_the_engine_and_rays_workers(bring, rows, tmp_path, sampl
     run = bring(rows([{"question": Q[0], "response": "#### 1"}]), **PLAIN).results.run
     config = run.read_json("config.json")
     del config["inputs"]["log"]
-    made = {"sampler": sampler, "prompt": "zero_shot", "replay_path": None, "protocol_label": None}
+    made = {"sampler": sampler, "prompt": "zero_shot", "replay_path": None, "replay_column": None}
+    made["protocol_label"] = None
     run.write_json("config.json", config | made)
     session = {"started": "2026-01-01T00:00:00+00:00", "ended": None, "status": "interrupted"}  # killed
     run.update_manifest(sessions=[session])
