@@ -22,21 +22,18 @@ CORRECTIONS = {
     "bh": ("Benjamini and Hochberg's correction", stats.benjamini_hochberg),
 }
 TESTS = {"exact": "exact McNemar test", "score": "score test of the same mean accuracy over problems"}
-POWER = 0.8  # the power that detectable differences are stated for
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two systems by their places in the comparison, the test of their difference, and what it could have found."""
+    """Two systems by their places in the comparison, their verdicts, and the test of their difference."""
 
     first: int
     second: int
+    paired: stats.Paired
     result: stats.PairedComparison
     p_adjusted: float
     different: bool  # at 1 - confidence, after correction for all pairs
-    unpaired_p: float  # of the z-test that ignores the pairing, for comparison with tools that print it
-    power: stats.Power
-    power_corrected: stats.Power  # at the strictest level that the correction may ask of a pair
     unlike: tuple[str, ...]  # fields in which these two runs differ
 
     @property
@@ -131,19 +128,10 @@ def compare_pairs(systems: Sequence[System], unlike: dict[str, list[str]], confi
     results = [pair.compare(config.confidence, config.n_resamples, config.seed) for pair in paired]
     adjusted = CORRECTIONS[config.correction][1](np.array([result.p for result in results]))
     alpha = round(1 - config.confidence, 10)
+    unlike_of = [tuple(name for name, values in unlike.items() if values[i] != values[j]) for i, j in places]
     return [
-        Pair(
-            first=i,
-            second=j,
-            result=result,
-            p_adjusted=float(corrected),
-            different=bool(corrected <= alpha),
-            unpaired_p=pair.unpaired_p(),
-            power=stats.power_of_run(pair, power=POWER, alpha=alpha),
-            power_corrected=stats.power_of_run(pair, power=POWER, alpha=alpha / len(places)),
-            unlike=tuple(name for name, values in unlike.items() if values[i] != values[j]),
-        )
-        for (i, j), pair, result, corrected in zip(places, paired, results, adjusted, strict=True)
+        Pair(*place, pair, result, float(corrected), bool(corrected <= alpha), fields)
+        for place, pair, result, corrected, fields in zip(places, paired, results, adjusted, unlike_of, strict=True)
     ]
 
 

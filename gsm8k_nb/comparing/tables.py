@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gsm8k_nb.comparing.pairs import POWER, Comparison, Pair
+from gsm8k_nb import stats
+from gsm8k_nb.comparing.pairs import Comparison, Pair
 from gsm8k_nb.comparing.read import System, fields, stated
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import published
 from gsm8k_nb.texts import interval, p_number, p_value, percent, points
 
 N_IDS = 10  # ids named in a table of what was left out
+POWER = 0.8  # the power that detectable differences are stated for
 
 
 def _of_pairs(row: Callable[[Comparison, Pair], dict[str, Any]]) -> Callable[[Comparison], pd.DataFrame]:
@@ -34,12 +36,6 @@ def _of_pairs(row: Callable[[Comparison, Pair], dict[str, Any]]) -> Callable[[Co
 
 def _by_system(comparison: Comparison, rows: Any) -> pd.DataFrame:
     return pd.DataFrame(rows, index=pd.Index([system.name for system in comparison.systems], name="system"))
-
-
-def _means(comparison: Comparison, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-    """Each problem's share of right samples ``(problems,)``, of the first system and of the second."""
-    first, second = comparison.systems[pair.first], comparison.systems[pair.second]
-    return first.verdicts.mean(axis=1), second.verdicts.mean(axis=1)
 
 
 def systems(comparison: Comparison) -> pd.DataFrame:
@@ -110,7 +106,7 @@ def pair_numbers(comparison: Comparison, pair: Pair) -> dict[str, Any]:
         "standard_error": result.standard_error, "interval": result.method, "only_first": result.only_a,
         "only_second": result.only_b, "test": pair.test, "p": result.p, "p_corrected": pair.p_adjusted,
         "correction": comparison.config.correction, "different": pair.different, "decides": result.decides,
-        "p_unpaired_z": pair.unpaired_p, "unlike": " ".join(pair.unlike),
+        "p_unpaired_z": pair.paired.unpaired_p(), "unlike": " ".join(pair.unlike),
     }  # fmt: skip
 
 
@@ -130,7 +126,7 @@ def pairs(comparison: Comparison, pair: Pair) -> dict[str, Any]:
         f"differ at {comparison.alpha_level}": (
             "yes" if pair.different else "not shown" if result.decides else "too few problems"
         ),
-        "p of the unpaired z-test": p_number(pair.unpaired_p, alpha),
+        "p of the unpaired z-test": p_number(pair.paired.unpaired_p(), alpha),
     }
 
 
@@ -153,7 +149,7 @@ def discordance(comparison: Comparison) -> pd.DataFrame:
 
 @_of_pairs
 def _crossed(comparison: Comparison, pair: Pair) -> dict[str, Any]:
-    a, b = _means(comparison, pair)
+    a, b = pair.paired.a.mean(axis=1), pair.paired.b.mean(axis=1)  # each problem's share of right samples
     both, neither = int(((a == 1) & (b == 1)).sum()), int(((a == 0) & (b == 0)).sum())
     ahead = {"first ahead": pair.result.only_a, "second ahead": pair.result.only_b}
     tied = len(a) - both - neither - sum(ahead.values())
@@ -168,7 +164,7 @@ def agreement(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     accuracies alone would give (Cohen 1960). ``same wrong answer``: of two wrong samples of a problem, the share that
     gave the same number. Shares in percent.
     """
-    a, b = _means(comparison, pair)
+    a, b = pair.paired.a.mean(axis=1), pair.paired.b.mean(axis=1)  # each problem's share of right samples
     same = float((a * b + (1 - a) * (1 - b)).mean())
     chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
     alike, wrong = same_wrong_answers(comparison.systems[pair.first], comparison.systems[pair.second])
@@ -193,13 +189,15 @@ def same_wrong_answers(first: System, second: System) -> tuple[int, int]:
 @_of_pairs
 def power(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """The smallest true difference, in points, that a pair of runs like these finds with 80% probability."""
-    within = pair.power.within
+    alone, corrected = (
+        stats.power_of_run(pair.paired, power=POWER, alpha=comparison.alpha / n) for n in (1, len(comparison.pairs))
+    )
     return {
-        "problems": pair.power.n_problems,
-        "disagree %": percent(pair.power.discordance, 1),
-        **({} if within is None else {"of it sampling noise %": percent(within, 1)}),
-        f"found with {POWER:.0%}, this pair alone": points(pair.power.difference, sign=False),
-        f"among {len(comparison.pairs)} pairs": points(pair.power_corrected.difference, sign=False),
+        "problems": alone.n_problems,
+        "disagree %": percent(alone.discordance, 1),
+        **({} if alone.within is None else {"of it sampling noise %": percent(alone.within, 1)}),
+        f"found with {POWER:.0%}, this pair alone": points(alone.difference, sign=False),
+        f"among {len(comparison.pairs)} pairs": points(corrected.difference, sign=False),
         "ruled out beyond": points(pair.result.bound, sign=False),
     }
 

@@ -56,7 +56,7 @@ def test_a_pair_is_what_stats_says(tmp_path):
     assert pair.result == expected and pair.result.difference == pytest.approx(0.2)
     assert (pair.result.only_a, pair.result.only_b, pair.test) == (30, 10, "exact McNemar test")
     assert pair.result.p == pair.p_adjusted == stats.mcnemar_p(30, 10)
-    assert pair.unpaired_p > pair.result.p and pair.different and pair.result.bound > pair.result.difference
+    assert pair.paired.unpaired_p() > pair.result.p and pair.different and pair.result.bound > pair.result.difference
     text = conclusion(comparison, pair)
     assert text.startswith("A is better than B: +20.00 points (95% interval ")
     assert "exact McNemar test p = 0.0022; 30 problems only the first solves, 10 only the second)." in text
