@@ -1,4 +1,4 @@
-"""Lesson 1: what stands in GSM8K's solutions, and what wrong gold answers do to a score.
+"""Lesson 1: what wrong gold answers do to a score.
 
     She earns 3 * 4 = $<<3*4=12>>12 a day.        one step, with its calculator annotation
     #### 12                                       the gold answer
@@ -12,40 +12,17 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations
 
-import pandas as pd
-from IPython.display import HTML
 from matplotlib.figure import Figure
 
 from gsm8k_nb.answers import is_correct
 from gsm8k_nb.answers.calculator import annotations, evaluate
-from gsm8k_nb.lessons.show import DATA, canvas
+from gsm8k_nb.lessons.show import DATA
 from gsm8k_nb.lessons.show import share as check_share
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting.figures import GREY, RIGHT, WIDTH_IN
-from gsm8k_nb.reporting.html import preformatted
-from gsm8k_nb.scoring import steps
+from gsm8k_nb.reporting.figures import GREY, RIGHT, frame
 
 GSM8K_STEPS: dict[int, int] = DATA["steps_of_gsm8k"]
 LEADERBOARD: dict[str, float] = DATA["leaderboard"]
-
-
-def show_solution(problem: Problem) -> HTML:
-    """Question and solution as they stand in the file."""
-    return HTML(preformatted(f"{problem.question}\n\n{problem.solution}"))
-
-
-def step_table(problems: Sequence[Problem]) -> pd.DataFrame:
-    """How many of the given problems, and of GSM8K's test split, take each number of steps."""
-    lengths = [steps(problem) for problem in problems]
-    rows = {
-        n: {
-            "problems here": lengths.count(n),
-            "in GSM8K test": GSM8K_STEPS.get(n, 0),
-            "share of GSM8K test": f"{GSM8K_STEPS.get(n, 0) / sum(GSM8K_STEPS.values()):.1%}",
-        }
-        for n in sorted({*lengths, *GSM8K_STEPS})
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("steps")
 
 
 def with_wrong_labels(problems: Sequence[Problem], share: float, seed: int = 0) -> list[Problem]:
@@ -76,13 +53,12 @@ def leaderboard_figure(wrong_percent: float) -> Figure:
     bands = {name: (max(0.0, score - wrong), min(1.0, score + wrong)) for name, score in LEADERBOARD.items()}
     pairs = list(combinations(bands.values(), 2))
     apart = sum(first[0] > second[1] for first, second in pairs)
-    with canvas(WIDTH_IN, 1.7) as (figure, axes):
+    with frame(height=1.7) as (figure, axes):
         for place, (name, score) in enumerate(LEADERBOARD.items()):
             axes.plot([100 * end for end in bands[name]], [place, place], color=GREY, linewidth=4, alpha=0.5)
             axes.plot(100 * score, place, "o", color=RIGHT)
         axes.set_yticks(range(len(LEADERBOARD)), LEADERBOARD)
         axes.invert_yaxis()
-        axes.set_xlim(75, 100.5)
-        axes.set_xlabel("measured accuracy (point), possible true accuracy (bar), %")
-        axes.set_title(f"{wrong_percent:g}% wrong labels: order certain for {apart} of {len(pairs)} pairs", loc="left")
+        axes.set(xlim=(75, 100.5), xlabel="measured accuracy (point), possible true accuracy (bar), %")
+        axes.set_title(f"{wrong_percent:g}% wrong labels: order certain for {apart} of {len(pairs)} pairs")
     return figure

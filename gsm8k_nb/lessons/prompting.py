@@ -10,7 +10,7 @@ Completions are kept in one small run folder for each prompt, so that a notebook
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -19,20 +19,24 @@ from matplotlib.figure import Figure
 
 from gsm8k_nb.answers import extract, gold_of, is_correct
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.formats import FORMATS, PromptFormat
-from gsm8k_nb.lessons.show import DATA, canvas, sampler, texts
+from gsm8k_nb.formats import PromptFormat
+from gsm8k_nb.lessons.show import DATA
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.prompts import Prompt, prompt_for, render, stops
 from gsm8k_nb.records import Problem, Sample
-from gsm8k_nb.reporting.figures import RIGHT, WIDTH_IN, WRONG
+from gsm8k_nb.reporting.figures import RIGHT, WRONG, frame
+from gsm8k_nb.reporting.html import texts
 from gsm8k_nb.runs import Run
-from gsm8k_nb.samplers import Request
+from gsm8k_nb.samplers import Request, open_sampler
 
 EASY = [  # one or two steps each, as the model is small
     Problem(f"easy-{number:04d}", row["question"], row["solution"], gold_of(row["solution"]))
     for number, row in enumerate(DATA["easy"])
 ]
 BARE = PromptFormat("bare", "{question}", (), r"(-?[\d,]+(?:\.\d+)?)", "the question alone")
+ENDS = {"stop": "ended by itself or by a stop string", "length": "cut by the limit"}
+
+sampler = cache(open_sampler)  # one model for all cells of a lesson
 
 
 def wei(shots: int = 8) -> PromptFormat:
@@ -45,58 +49,48 @@ def wei(shots: int = 8) -> PromptFormat:
 
 def answers_only(form: PromptFormat) -> PromptFormat:
     """The same exemplars without their reasoning: each answer is its last sentence alone."""
-    short = [replace(one, answer="The answer is" + one.answer.rpartition("The answer is")[2]) for one in form.exemplars]
+    short = [replace(shot, answer="The answer is" + shot.answer.split("The answer is")[-1]) for shot in form.exemplars]
     return replace(form, name=f"{form.name}_answers", exemplars=tuple(short))
 
 
-def five_prompts() -> dict[str, tuple[PromptFormat, bool]]:
-    """Label -> (format, whether it goes through the chat template), from the plainest to the fullest."""
-    return {
-        "question alone, plain text": (BARE, False),
-        "question alone, chat": (BARE, True),
-        "asks for steps and ####, chat": (FORMATS["zero_shot"], True),
-        "8 answers without steps, plain text": (answers_only(wei()), False),
-        "8 chains of thought, plain text": (wei(), False),
-    }
+def complete(
+    config: RunConfig, form: PromptFormat, problems: Sequence[Problem], chat: bool, times: int = 1
+) -> list[Sample]:
+    """Completions of each problem, ``times`` of it, from disk where they were asked for before.
 
-
-def complete(config: RunConfig, form: PromptFormat, problems: Sequence[Problem], chat: bool) -> list[Sample]:
-    """One greedy completion of each problem, from disk where it was asked for before.
-
-    ``config`` gives model, ``max_new_tokens`` and ``outputs_dir``; the prompt is ``form``, whatever the config's is.
+    ``config`` gives model, temperature, ``max_new_tokens`` and ``outputs_dir``; the prompt is ``form``, whatever the
+    config's is.
     """
-    run = Run(_folder(config, form, chat))
+    digest = hashlib.sha256(f"{config.run_id}/{form.sha256}/{chat}".encode()).hexdigest()
+    name = f"{config.model_slug}-{form.name}-{'chat' if chat else 'plain'}-{digest[:8]}"
+    run = Run(repository_root() / config.outputs_dir / name)
+    wanted = {(problem.id, index): problem for problem in problems for index in range(times)}
     with run.writing():
         stored = run.journal().samples
-        missing = [problem for problem in problems if (problem.id, 0) not in stored]
-        if missing:
-            requests = [Request(problem, 0, render(form, problem.question, chat)) for problem in missing]
-            for batch in sampler(config).sample(requests, stops(form, chat)):
-                run.append(batch)
-    after = run.journal().samples
-    return [after[problem.id, 0] for problem in problems]
-
-
-def complete_each(
-    config: RunConfig, prompts: Mapping[str, tuple[PromptFormat, bool]], problems: Sequence[Problem]
-) -> dict[str, list[Sample]]:
-    """``complete`` for each prompt: label -> its samples, in the order of the problems."""
-    return {label: complete(config, form, problems, chat) for label, (form, chat) in prompts.items()}
+        requests = [
+            Request(problem, key[1], render(form, problem.question, chat))
+            for key, problem in wanted.items()
+            if key not in stored
+        ]
+        for batch in sampler(config).sample(requests, stops(form, chat)) if requests else ():
+            run.append(batch)
+    stored = run.journal().samples
+    return [stored[key] for key in wanted]
 
 
 def form_table(answers: Mapping[str, Sequence[Sample]], problems: Sequence[Problem]) -> pd.DataFrame:
     """What each prompt did to the form of the completions, in completions; the verdict is that of ``flexible``."""
-    golds = {problem.id: problem.answer for problem in problems}
-    rows = {}
+    golds, rows = {problem.id: problem.answer for problem in problems}, {}
     for label, samples in answers.items():
-        texts = [sample.text or "" for sample in samples]
+        written = [sample.text or "" for sample in samples]
+        right = [is_correct(extract(sample.text, "flexible"), golds[sample.problem_id]) for sample in samples]
         rows[label] = {
             "completions": len(samples),
-            "with ####": sum("####" in text for text in texts),
-            'with "The answer is"': sum("the answer is" in text.lower() for text in texts),
+            "with ####": sum("####" in text for text in written),
+            'with "The answer is"': sum("the answer is" in text.lower() for text in written),
             "cut by the limit": sum(sample.finish_reason == "length" for sample in samples),
             "mean tokens": round(sum(sample.completion_tokens or 0 for sample in samples) / len(samples)),
-            "right": sum(is_correct(extract(one.text, "flexible"), golds[one.problem_id]) for one in samples),
+            "right": sum(right),
         }
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -106,13 +100,13 @@ def shorten(config: RunConfig, samples: Sequence[Sample], limit: int) -> list[Sa
 
     Greedy decoding writes the same first tokens whatever the limit, so nothing has to be asked again.
     """
-    tokenizer, shortened = _tokenizer(config), []
-    for one in samples:
-        if (one.completion_tokens or 0) > limit:
-            kept = tokenizer(one.text or "", add_special_tokens=False).input_ids[:limit]
-            one = replace(one, text=tokenizer.decode(kept), finish_reason="length", completion_tokens=limit)
-        shortened.append(one)
-    return shortened
+    tokenizer = _tokenizer(config)
+
+    def cut(sample: Sample) -> Sample:
+        kept = tokenizer(sample.text or "", add_special_tokens=False).input_ids[:limit]
+        return replace(sample, text=tokenizer.decode(kept), finish_reason="length", completion_tokens=limit)
+
+    return [cut(sample) if (sample.completion_tokens or 0) > limit else sample for sample in samples]
 
 
 def limit_figure(
@@ -120,37 +114,27 @@ def limit_figure(
 ) -> Figure:
     """For each prompt, how many completions end within ``limit`` tokens, are cut, and are right (a dot)."""
     table = form_table({label: shorten(config, samples, limit) for label, samples in answers.items()}, problems)
-    cut = table["cut by the limit"]
-    with canvas(WIDTH_IN, 2.0) as (figure, axes):
-        places = range(len(table))
-        axes.barh(places, table["completions"] - cut, color=RIGHT, alpha=0.35, label="ended")
-        axes.barh(places, cut, left=table["completions"] - cut, color=WRONG, alpha=0.5, label="cut")
+    places, cut = range(len(table)), table["cut by the limit"]
+    ended = table["completions"] - cut
+    with frame(height=2.0) as (figure, axes):
+        axes.barh(places, ended, color=RIGHT, alpha=0.35, label="ended")
+        axes.barh(places, cut, left=ended, color=WRONG, alpha=0.5, label="cut")
         axes.plot(table["right"], places, "o", color="black", label="right", clip_on=False)
         axes.set_yticks(places, table.index, fontsize=6)
         axes.invert_yaxis()
-        axes.set_xlim(0, max(table["completions"]))
-        axes.set_xlabel("completions")
-        axes.set_title(f"At most {limit} new tokens", loc="left")
+        axes.set(xlim=(0, max(table["completions"])), xlabel="completions", title=f"At most {limit} new tokens")
         figure.legend(loc="outside lower center", ncols=3, fontsize=7)
     return figure
 
 
-def show_prompt(prompt: Prompt) -> HTML:
-    """A prompt as text: in one piece, or message by message."""
-    return texts([("text", prompt)] if isinstance(prompt, str) else [(m["role"], m["content"]) for m in prompt])
-
-
 def show_completions(answers: Mapping[str, Sequence[Sample]], which: int = 0) -> HTML:
     """The completions of one problem under each prompt, as plain text, with the tokens and how each ended."""
-    end = {"stop": "ended by itself or by a stop string", "length": "cut by the limit"}
-    shown = [(label, samples[which]) for label, samples in answers.items()]
-    return texts(
-        (
-            f"{label} ({sample.completion_tokens} tokens, {end.get(sample.finish_reason or '', 'end not recorded')})",
-            sample.text,
-        )
-        for label, sample in shown
-    )
+    titled = []
+    for label, samples in answers.items():
+        sample = samples[which]
+        end = ENDS.get(sample.finish_reason or "", "end not recorded")
+        titled.append((f"{label} ({sample.completion_tokens} tokens, {end})", sample.text))
+    return texts(titled)
 
 
 def templated(config: RunConfig, prompt: Prompt) -> str:
@@ -160,9 +144,3 @@ def templated(config: RunConfig, prompt: Prompt) -> str:
 
 def _tokenizer(config: RunConfig) -> Any:
     return getattr(sampler(config), "tokenizer")  # noqa: B009  only local engines have one
-
-
-def _folder(config: RunConfig, form: PromptFormat, chat: bool) -> Path:
-    digest = hashlib.sha256(f"{config.run_id}/{form.sha256}/{chat}".encode()).hexdigest()
-    mode = "chat" if chat else "plain"
-    return repository_root() / config.outputs_dir / f"{config.model_slug}-{form.name}-{mode}-{digest[:8]}"

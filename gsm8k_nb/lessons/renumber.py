@@ -7,13 +7,13 @@ A problem of the classroom set, and what `renumber` makes of it (its solution is
 
 The annotations say how the answer follows from the numbers. That is trusted only where each number of an annotation
 has exactly one origin: the question, an earlier step, a word of the question ("half") or a unit (60 minutes). All other
-problems are refused by `refusal`, which says why: a wrong gold answer would look like a model's failure.
+problems are refused, and the reason is said: a wrong gold answer would look like a model's failure.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -22,39 +22,31 @@ import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
-from gsm8k_nb import stats
 from gsm8k_nb.answers import judge
 from gsm8k_nb.answers.calculator import annotations, evaluate
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.lessons.prompting import complete
-from gsm8k_nb.lessons.show import DATA, share
+from gsm8k_nb.lessons.show import DATA, chances, share
 from gsm8k_nb.prompts import prompt_for
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting.html import escape
-from gsm8k_nb.texts import p_number
 
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 SMALLEST = 3  # 1 and 2 are rarely free: one of them, a pair, there and back
 FEW = 13  # a number below this that is used twice may be two quantities of one size: 5 changes of 5 minutes
 FEWEST_CHANGED = 2
 TRIES = 1500
-
-_WORDS: dict[str, list[str]] = DATA["words"]  # what a word of the question can put into a calculation
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A number in a question: where it stands, its value, and whether the text around it leaves it free."""
-
-    start: int
-    end: int
-    value: Fraction
-    free: bool
+# What around a number of the question says that it is part of a name, time, fraction, order or choice.
+_FIXED_BEFORE = re.compile(r"([\w/:.-]|\b[Aa]n?\s)\$?$")
+_FIXED_AFTER = re.compile(r"[/:%]|\.\d|\s?(percent|[ap]\.?m\b)|(st|nd|rd|th)\b|,? (and )?\d|,? or ")
 
 
-def refusal(problem: Problem) -> str | None:
-    """Why a problem cannot be renumbered safely, or None where it can."""
-    return _examine(problem)[1]
+class Refused(ValueError):
+    """A problem that cannot be renumbered safely, and the reason."""
+
+    def __init__(self, problem: Problem, reason: str) -> None:
+        super().__init__(f"{problem.id} cannot be renumbered: {reason}")
+        self.reason = reason
 
 
 def renumber(problem: Problem, seed: int = 0) -> Problem:
@@ -62,29 +54,36 @@ def renumber(problem: Problem, seed: int = 0) -> Problem:
 
     New numbers have as many digits and final zeros as the old ones, lie between half and twice of them, and keep the
     question's numbers in order of size. What was whole stays whole and what was positive stays positive, at every step.
-    ValueError where ``refusal`` has a reason, or where no such numbers were found.
+    Refused where an answer would not be certain, or where no such numbers were found.
     """
-    values, reason = _examine(problem)
-    if reason:
-        raise ValueError(f"{problem.id} cannot be renumbered: {reason}; see refusal()")
+    free, asked = _free_numbers(problem), sorted(set(_numbers(problem.question)))
     rng = np.random.default_rng([seed, int.from_bytes(problem.id.encode()) % 2**32])
     for _ in range(TRIES):
-        chosen = [value for value in values if rng.random() < 0.75]
+        chosen = [value for value in free if rng.random() < 0.75]
         if len(chosen) < FEWEST_CHANGED:
             continue
         new = {value: Fraction(int(rng.choice(_candidates(int(value))))) for value in chosen}
         steps = _recomputed(problem, new)
-        if steps and _keeps_order(problem.question, new) and steps[-1][1] != _fraction(str(problem.answer)):
-            return _written(problem, new, steps, seed)
-    raise ValueError(f"{problem.id} cannot be renumbered: no other numbers were found that give whole answers")
+        order = [new.get(value, value) for value in asked]  # a larger box stays larger
+        if steps and order == sorted(set(order)) and steps[-1][1] != problem.answer:
+            answer = _text(steps[-1][1])
+            lines = [f"{text} = <<{text}={_text(value)}>>{_text(value)}" for text, value in steps]
+            return replace(
+                problem,
+                id=f"{problem.id}-r{seed}",
+                question=replace_numbers(problem.question, new),
+                solution="\n".join([*lines, f"#### {answer}"]),
+                answer=Decimal(answer),
+            )
+    raise Refused(problem, "no other numbers were found that give whole answers")
 
 
 def replace_numbers(text: str, new: Mapping[Any, int | Fraction]) -> str:
-    """The text with each number that is a key of ``new`` replaced, all at once; other numbers stay as written."""
+    """The text with each number that is a key of ``new`` replaced, all at once; it keeps commas and other numbers."""
 
     def other(match: re.Match) -> str:
-        value = new.get(_fraction(match[0]))
-        return match[0] if value is None else _text(Fraction(value))
+        value = new.get(evaluate(match[0]))
+        return match[0] if value is None else _text(Fraction(value), "," if "," in match[0] else "")
 
     return NUMBER.sub(other, text)
 
@@ -96,25 +95,21 @@ def renumber_all(problems: Sequence[Problem], seed: int = 0) -> tuple[list[Probl
         try:
             versions.append(renumber(problem, seed))
             originals.append(problem)
-        except ValueError as error:
-            refused.append(str(error).partition("cannot be renumbered: ")[2].partition("; see")[0])
+        except Refused as error:
+            refused.append(error.reason)
     counts = pd.Series(refused, dtype=str).value_counts().rename_axis("reason").to_frame("problems")
     return originals, versions, counts
 
 
 def marked(original: Problem, version: Problem) -> HTML:
     """Both questions, one above the other, with the numbers that changed in bold, and both answers."""
-    old, new = NUMBER.findall(original.question), NUMBER.findall(version.question)
-    changed = [a != b for a, b in zip(old, new, strict=True)]
+    old, new = (re.split(f"({NUMBER.pattern})", problem.question) for problem in (original, version))
     blocks = []
-    for name, one in (("original", original), ("renumbered", version)):
-        pieces, start = [], 0
-        for place, differs in zip(NUMBER.finditer(one.question), changed, strict=True):
-            number = escape(place[0])
-            pieces += [escape(one.question[start : place.start()]), f"<b>{number}</b>" if differs else number]
-            start = place.end()
-        text = "".join(pieces) + escape(one.question[start:])
-        blocks.append(f"<p><i>{name}</i>, gold answer {one.answer}</p><pre style='white-space: pre-wrap'>{text}</pre>")
+    for name, problem, pieces in (("original", original, old), ("renumbered", version, new)):
+        text = [
+            f"<b>{escape(piece)}</b>" if a != b else escape(piece) for piece, a, b in zip(pieces, old, new, strict=True)
+        ]
+        blocks.append(f"<p><i>{name}</i>, gold answer {problem.answer}</p><p>{''.join(text)}</p>")
     return HTML("".join(blocks))
 
 
@@ -122,175 +117,108 @@ def simulate(n_problems: int, skill: float, memorised: float, seed: int = 0) -> 
     """Verdicts of an imagined model on originals and on their renumbered versions: two arrays (problems,) of 0 and 1.
 
     It knows the share ``memorised`` of the originals by heart, and solves any other problem with chance ``skill`` on
-    average: some problems are hard for it and some easy, a twin as much as its original (Beta(2 skill, 2 (1 - skill))).
-    The numbers do not matter to its skill; to a real model's they may.
+    average, a twin as often as its original. The numbers do not matter to its skill; to a real model's they may.
     """
     rng = np.random.default_rng(seed)
-    inside = np.clip(share("skill", skill), 0.001, 0.999)
-    chances = rng.beta(2 * inside, 2 * (1 - inside), size=n_problems)
-    known = rng.random(n_problems) < share("memorised", memorised)
-    original = known | (rng.random(n_problems) < chances)
-    return original.astype(int), (rng.random(n_problems) < chances).astype(int)
+    solves, known = chances(skill, n_problems, rng), rng.random(n_problems) < share("memorised", memorised)
+    original = known | (rng.random(n_problems) < solves)
+    return original.astype(int), (rng.random(n_problems) < solves).astype(int)
 
 
 def ask(config: RunConfig, problems: Sequence[Problem]) -> np.ndarray:
     """Verdicts (problems,) of one greedy completion each, read by ``flexible``; from disk where it was asked before."""
-    form = prompt_for(config, list(problems))
-    samples = complete(config, form, problems, chat=True)
-    verdicts = [judge(one.text, problem.answer, "flexible")[1] for one, problem in zip(samples, problems, strict=True)]
-    return np.array(verdicts, dtype=int)
+    samples = complete(config, prompt_for(config, list(problems)), problems, chat=True)
+    pairs = zip(samples, problems, strict=True)
+    return np.array([judge(sample.text, problem.answer, "flexible")[1] for sample, problem in pairs], dtype=int)
 
 
-def drop_table(original: np.ndarray, renumbered: np.ndarray) -> pd.DataFrame:
-    """Accuracy on originals and on renumbered versions of the same problems, and the paired drop, in points."""
-    if not len(original):
-        return pd.DataFrame({"problems": [0], "drop, points": ["nothing was asked"]}).set_index("problems")
-    found = stats.compare(original, renumbered)
-    row = {
-        "problems": found.n_problems,
-        "originals, %": f"{100 * np.mean(original):.1f}",
-        "renumbered, %": f"{100 * np.mean(renumbered):.1f}",
-        "drop, points": f"{100 * found.difference:+.1f}",
-        "95% interval": f"{100 * found.low:.1f} to {100 * found.high:.1f}",
-        "only the original right": found.only_a,
-        "only the renumbered right": found.only_b,
-        "p, McNemar": p_number(found.p),
-    }
-    return pd.DataFrame([row]).set_index("problems")
+# ---- what may change, and to what
 
 
-# ---- what may change
-
-
-def _examine(problem: Problem) -> tuple[list[Fraction], str | None]:
-    """The values of the question that may be changed, and the reason where the problem is refused."""
+def _free_numbers(problem: Problem) -> list[Fraction]:
+    """The values in the question that may be changed. Refused where the way from them to the answer is not certain."""
     steps = [(expression, evaluate(value)) for expression, value in annotations(problem.solution)]
-    if not steps or any(evaluate(expression) != value for expression, value in steps):
-        return [], "an annotation is missing or does not compute"
-    if steps[-1][1] != _fraction(str(problem.answer)) or any(value is None or value <= 0 for _, value in steps):
-        return [], "a step or the answer is not a positive number of its own annotation"
-    places = _places(problem.question)
-    asked = Counter(place.value for place in places)
+    if not steps or any(value is None or evaluate(expression) != value for expression, value in steps):
+        raise Refused(problem, "an annotation is missing or does not compute")
+    results = [Fraction(value) for _, value in steps if value is not None]
+    if results[-1] != problem.answer or min(results) <= 0:
+        raise Refused(problem, "a step or the answer is not a positive number of its own annotation")
+    asked, known = Counter(_numbers(problem.question)), _known(problem.question)
     used = Counter(number for expression, _ in steps for number in _numbers(expression))
-    known = _known(problem.question)
-    reason = _origin_problem(steps, asked, used, known)
-    if reason:
-        return [], reason
-    results = {value for _, value in steps}
-    values = [
-        place.value
-        for place in places
-        if place.free and asked[place.value] == used[place.value] == 1 and place.value not in results | known
-    ]
-    return values, None if len(values) >= FEWEST_CHANGED else "fewer than two of its numbers can be changed"
-
-
-def _origin_problem(steps, asked: Counter, used: Counter, known: set[Fraction]) -> str | None:
-    """Why some number of the annotations has no single origin, or None where each has one."""
-    results: list[Fraction] = []
-    for expression, value in steps:
+    for place, (expression, _) in enumerate(steps):
         for number in _numbers(expression):
-            if number in results and (number in asked or number in known or results.count(number) > 1):
-                return "a number of the solution could come from two places"
-            if number not in results and number not in asked and number not in known:
-                return "a number of the solution is not in the question"
-        results.append(value)
+            origins = results[:place].count(number) + (number in asked or number in known)
+            if origins > 1:
+                raise Refused(problem, "a number of the solution could come from two places")
+            if not origins:
+                raise Refused(problem, "a number of the solution is not in the question")
     if any(used[value] > count and value < FEW and value not in known for value, count in asked.items()):
-        return "a small number is used more than once"
+        raise Refused(problem, "a small number is used more than once")
     if not all(value in used or value in known or value == 1 for value in asked):
-        return "a number of the question has no part in the solution"  # it may repeat others: 10 and 12 weeks, those 22
+        # It may repeat others: after 10 weeks and 12 more, "those 22 weeks".
+        raise Refused(problem, "a number of the question has no part in the solution")
     if not all(value in used or value == results[-1] for value in results):
-        return "a step is not used by a later one"
-    return None
+        raise Refused(problem, "a step is not used by a later one")
+    fixed = {*results, *known, *_fixed_numbers(problem.question)}
+    free = [value for value, count in asked.items() if count == used[value] == 1 and value not in fixed]
+    if len(free) < FEWEST_CHANGED:
+        raise Refused(problem, "fewer than two of its numbers can be changed")
+    return free
 
 
-def _places(question: str) -> list[_Place]:
-    places = []
-    for match in NUMBER.finditer(question):
-        before, after = question[: match.start()], question[match.end() :]
-        fixed = re.search(r"([\w/:.-]|\b[Aa]n?\s)\$?$", before) or re.match(
-            r"[/:%]|\.\d|\s?(percent|[ap]\.?m\b)|(st|nd|rd|th)\b|,? (and )?\d|,? or ", after
-        )
-        value = _fraction(match[0])
-        free = not fixed and value >= SMALLEST and "." not in match[0]
-        places.append(_Place(match.start(), match.end(), value, free))
-    return places
+def _numbers(text: str) -> list[Fraction]:
+    return [Fraction(number.replace(",", "")) for number in NUMBER.findall(text)]
+
+
+def _fixed_numbers(question: str) -> list[Fraction]:
+    """The numbers that are small, have decimals, or stand where the text around them leaves no choice."""
+    return [
+        value
+        for match, value in zip(NUMBER.finditer(question), _numbers(question), strict=True)
+        if value < SMALLEST
+        or "." in match[0]
+        or _FIXED_BEFORE.search(question[: match.start()])
+        or _FIXED_AFTER.match(question[match.end() :])
+    ]
 
 
 def _known(question: str) -> set[Fraction]:
     """Numbers that words, units, percentages and fractions of the question can put into a calculation."""
     text = question.lower()
-    known = {Fraction(n) for words, numbers in _WORDS.items() if re.search(rf"\b({words})\b", text) for n in numbers}
-    for percent in re.findall(r"(\d+)(?:%| percent)", text):
-        known |= {Fraction(100), 100 - Fraction(percent), 100 + Fraction(percent), Fraction(percent)}
+    words = (numbers for words, numbers in DATA["words"].items() if re.search(rf"\b({words})\b", text))
+    known = {Fraction(number) for numbers in words for number in numbers}
+    for percent in map(Fraction, re.findall(r"(\d+)(?:%| percent)", text)):
+        known |= {Fraction(100), 100 - percent, 100 + percent, percent}
     for top, bottom in re.findall(r"(\d+)/(\d+)", text):
         known |= {Fraction(top), Fraction(bottom), Fraction(bottom) - Fraction(top)}
     return known
 
 
-# ---- new numbers
-
-
 def _candidates(value: int) -> list[int]:
     """Whole numbers like ``value``: as many digits, at least as many final zeros, between half and twice of it."""
-    step = 10 ** (len(str(value)) - len(str(value).rstrip("0")))
-    low, high = max(SMALLEST, (value + 1) // 2), min(2 * value, 10 ** len(str(value)) - 1)
+    digits = str(value)
+    step, largest = 10 ** (len(digits) - len(digits.rstrip("0"))), 10 ** len(digits) - 1
+    low, high = max(largest // 10 + 1, (value + 1) // 2), min(2 * value, largest)
     if value < 10:
         low, high = SMALLEST, 9
-    return [n for n in range(-(-low // step) * step, high + 1, step) if n != value and n >= 10 ** (len(str(value)) - 1)]
+    return [n for n in range(-(-low // step) * step, high + 1, step) if n != value]
 
 
 def _recomputed(problem: Problem, new: dict[Fraction, Fraction]) -> list[tuple[str, Fraction]] | None:
-    """The steps with the new numbers, or None where one of them is no longer whole or positive as it was."""
+    """The steps with the new numbers, or None where one is no longer whole or positive as it was, or has 3 decimals."""
     mapping, steps = dict(new), []
     for expression, stated in annotations(problem.solution):
-        old = _fraction(stated)
-        text = replace_numbers(expression, mapping)
+        text, old = replace_numbers(expression, mapping), Fraction(evaluate(stated) or 0)
         value = evaluate(text)
-        if value is None or value <= 0 or (old.denominator == 1) != (value.denominator == 1) or not _short(value):
+        if value is None or value <= 0 or (old.denominator == 1) != (value.denominator == 1):
+            return None
+        if 100 % value.denominator:
             return None
         mapping[old] = value
         steps.append((text, value))
     return steps
 
 
-def _keeps_order(question: str, new: dict[Fraction, Fraction]) -> bool:
-    """Whether the question's numbers stay different and in the same order of size: a larger box stays larger."""
-    old = sorted({place.value for place in _places(question)})
-    values = [new.get(value, value) for value in old]
-    return all(a < b for a, b in zip(values, values[1:], strict=False))
-
-
-def _written(problem: Problem, new: dict[Fraction, Fraction], steps: list[tuple[str, Fraction]], seed: int) -> Problem:
-    question = problem.question
-    for place in reversed(_places(question)):
-        if place.value in new:
-            old = question[place.start : place.end]
-            number = f"{int(new[place.value]):,}" if "," in old else str(int(new[place.value]))
-            question = question[: place.start] + number + question[place.end :]
-    lines = [f"{text} = <<{text}={_text(value)}>>{_text(value)}" for text, value in steps]
-    answer = _text(steps[-1][1])
-    solution = "\n".join([*lines, f"#### {answer}"])
-    return replace(problem, id=f"{problem.id}-r{seed}", question=question, solution=solution, answer=Decimal(answer))
-
-
-def _numbers(expression: str) -> list[Fraction]:
-    return [_fraction(number) for number in NUMBER.findall(expression)]
-
-
-def _fraction(text: str) -> Fraction:
-    """A number as it is written. ValueError where it is none."""
-    value = evaluate(text)
-    if value is None:
-        raise ValueError(f"{text!r} is no number")
-    return value
-
-
-def _short(value: Fraction) -> bool:
-    """Whether a value has at most two decimals."""
-    return (value * 100).denominator == 1
-
-
-def _text(value: Fraction) -> str:
+def _text(value: Fraction, comma: str = "") -> str:
     """A number of at most a few decimals, without an exponent."""
-    return str(int(value)) if value.denominator == 1 else str(Decimal(value.numerator) / Decimal(value.denominator))
+    return f"{Decimal(value.numerator) / value.denominator:{comma}f}"

@@ -1,4 +1,4 @@
-"""Students' sheets from the lessons, and marks from the sheets, through nbgrader.
+"""Students' sheets from the lessons, through nbgrader.
 
     python -m gsm8k_nb lessons outputs/lessons
 
@@ -21,7 +21,7 @@ CONFIG = "nbgrader_config.py"
 
 
 class SheetError(RuntimeError):
-    """nbgrader could not make or mark a sheet: the message ends with what it said."""
+    """nbgrader could not make a sheet: the message ends with what it said."""
 
 
 def lessons() -> list[Path]:
@@ -34,13 +34,11 @@ def course(folder: Path, notebooks: Sequence[Path] | None = None):
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import PyFileConfigLoader
 
-    _programs_on_path()
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(repository_root() / LESSONS / CONFIG, folder / CONFIG)
+    # nbgrader calls alembic by its bare name, also where this Python's environment was never activated.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     for book in lessons() if notebooks is None else notebooks:
-        source = folder / "source" / book.stem
-        source.mkdir(parents=True, exist_ok=True)
-        shutil.copy(book, source / book.name)
+        _copy(book, folder / "source" / book.stem / book.name)
+    _copy(repository_root() / LESSONS / CONFIG, folder / CONFIG)
     config = PyFileConfigLoader(CONFIG, str(folder)).load_config()
     config.CourseDirectory.root = str(folder.resolve())
     config.NbGrader.log_level = "WARNING"
@@ -49,19 +47,11 @@ def course(folder: Path, notebooks: Sequence[Path] | None = None):
 
 def release(api, lesson: str) -> Path:
     """Make the students' sheet of a lesson; SheetError says why it could not be made."""
-    _check(api.generate_assignment(lesson), f"the sheet of {lesson} could not be made")
+    result = api.generate_assignment(lesson)
+    if not result["success"]:
+        log = (result.get("error") or "") + (result.get("log") or "")
+        raise SheetError(f"the sheet of {lesson} could not be made: {log[-2000:].strip()}")
     return Path(api.coursedir.root) / "release" / lesson / f"{lesson}.ipynb"
-
-
-def mark(api, lesson: str, student: str, sheet: Path) -> tuple[float, float]:
-    """Hand in a sheet for ``student`` and mark it: (points, points to be had)."""
-    folder = Path(api.coursedir.root) / "submitted" / student / lesson
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(sheet, folder / f"{lesson}.ipynb")
-    _check(api.autograde(lesson, student), f"{student}'s sheet of {lesson} could not be marked")
-    with api.gradebook as gradebook:
-        submission = gradebook.find_submission(lesson, student)
-        return submission.score, submission.max_score
 
 
 def strip(book: Path) -> None:
@@ -86,19 +76,10 @@ def _command(options: argparse.Namespace) -> int:
         strip(options.folder)
         return 0
     api = course(options.folder)
-    for book in lessons():
-        print(release(api, book.stem))
+    print(*(release(api, book.stem) for book in lessons()), sep="\n")
     return 0
 
 
-def _programs_on_path() -> None:
-    """nbgrader calls alembic by its bare name, also where this Python's environment was never activated."""
-    programs = str(Path(sys.executable).parent)
-    if programs not in os.environ.get("PATH", "").split(os.pathsep):
-        os.environ["PATH"] = os.pathsep.join([programs, os.environ.get("PATH", "")])
-
-
-def _check(result: dict, what: str) -> None:
-    if not result["success"]:
-        said = (result.get("error") or "") + (result.get("log") or "")
-        raise SheetError(f"{what}: {said[-2000:].strip()}")
+def _copy(file: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(file, to)

@@ -1,46 +1,24 @@
-"""What the lessons' helpers share: their data, texts below each other, small figures, sliders, and a model asked once.
+"""What the lessons share: their data, an imagined model, and figures with sliders.
 
     explore(power_figure, "Power against sample size", [{"difference": 5}, {"difference": 2}], difference=(1, 10))
 
 draws the two still figures, which stay in any export, and below them a slider for ``difference``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
+import numpy as np
 import yaml
 from IPython.display import HTML, display
-from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import stats
 
-from gsm8k_nb.reporting.figures import STYLE
-from gsm8k_nb.reporting.html import escape, preformatted, show_figure
-from gsm8k_nb.samplers import open_sampler
+from gsm8k_nb.reporting.html import show_figure
 
 NO_SLIDERS = "For sliders here, install ipywidgets: <code>pip install 'ipywidgets>=8'</code>"
 DATA = yaml.safe_load(resources.files("gsm8k_nb").joinpath("assets", "lessons.yaml").read_text(encoding="utf-8"))
-
-sampler = cache(open_sampler)  # one model for all cells of a lesson
-
-
-def texts(titled: Iterable[tuple[str, str | None]], otherwise: str = "") -> HTML:
-    """Texts below each other, each under its title, shown as they are; ``otherwise`` where there are none."""
-    blocks = [
-        f"<p style='margin-top: 1em'><b>{escape(title)}</b></p>{preformatted(text or '')}" for title, text in titled
-    ]
-    return HTML("".join(blocks) or f"<p>{escape(otherwise)}</p>")
-
-
-@contextmanager
-def canvas(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
-    """A figure of so many inches in the house's style, and its axes."""
-    with rc_context(STYLE | {"figure.dpi": 150}):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots()
 
 
 def share(name: str, value: float) -> float:
@@ -50,15 +28,29 @@ def share(name: str, value: float) -> float:
     return value
 
 
+def chances(skill: float, n_problems: int, rng: np.random.Generator) -> np.ndarray:
+    """An imagined model's chance to be right on each problem, ``skill`` on average: some are hard for it, some easy.
+
+    They are spread as Beta(2 skill, 2 (1 - skill)): its quantiles, shuffled, so that no luck is in them.
+    """
+    mean, ranks = np.clip(share("skill", skill), 0.001, 0.999), (np.arange(n_problems) + 0.5) / n_problems
+    return rng.permutation(stats.beta.ppf(ranks, 2 * mean, 2 * (1 - mean)))
+
+
 def explore(draw: Callable[..., Figure], alt: str, still: Sequence[dict[str, Any]], **sliders: Any) -> None:
     """Show ``draw(**values)`` for each dict of ``still``, then sliders for the same arguments.
 
     ``sliders`` are ipywidgets' abbreviations: ``(low, high, step)`` for a slider, a list for a menu. Without ipywidgets
     only the still figures are shown, and a line that says how to get sliders.
     """
+
+    def shown(alt: str, values: dict[str, Any]) -> None:
+        figure = draw(**values)
+        figure.set_dpi(150)  # a slider draws at each move
+        display(show_figure(figure, alt))
+
     for values in still:
-        given = ", ".join(f"{name} {value}" for name, value in values.items())
-        display(show_figure(draw(**values), f"{alt}: {given}"))
+        shown(f"{alt}: {', '.join(f'{name} {value}' for name, value in values.items())}", values)
     try:
         import ipywidgets
     except ImportError:
@@ -66,10 +58,8 @@ def explore(draw: Callable[..., Figure], alt: str, still: Sequence[dict[str, Any
         return
     # "manual": nothing is drawn before a slider moves. The still figures show the start, and a widget that draws while
     # its own cell runs can hang a run without a browser (nbclient answers it from inside that cell).
-    shown = ipywidgets.interactive(
-        lambda **values: display(show_figure(draw(**values), alt)), {"manual": True}, **sliders
-    )
-    shown.manual_button.layout.display = "none"
-    for slider in shown.kwargs_widgets:
-        slider.observe(shown.update, names="value")
-    display(shown)
+    widget = ipywidgets.interactive(lambda **values: shown(alt, values), {"manual": True}, **sliders)
+    widget.manual_button.layout.display = "none"
+    for slider in widget.kwargs_widgets:
+        slider.observe(widget.update, names="value")
+    display(widget)

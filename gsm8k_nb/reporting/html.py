@@ -9,11 +9,13 @@ shows as the characters it is made of.
 
 import base64
 import html
+from collections.abc import Iterable
 
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.figure import Figure
 
+from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.reporting.files import figure_bytes
 from gsm8k_nb.texts import visible
 
@@ -34,6 +36,21 @@ def preformatted(text: str) -> str:
     head, rest = (f'<pre style="{_PRE}">{escape(part)}</pre>' for part in (text[:LONG], text[LONG:]))
     more = f"The other {len(text) - LONG:,} characters"
     return head if len(text) <= LONG else head + folded(more, rest)
+
+
+def texts(titled: Iterable[tuple[str, str | None]], otherwise: str = "") -> HTML:
+    """Texts below each other, each whole under its title; ``otherwise`` where there are none."""
+    blocks = [
+        f"<p><b>{escape(title)}</b></p>{preformatted(text if isinstance(text, str) else '')}" for title, text in titled
+    ]
+    return HTML("".join(blocks) or f"<p>{escape(otherwise)}</p>")
+
+
+def show_prompt(prompt: Prompt) -> HTML:
+    """A rendered prompt: in one piece, or message by message."""
+    return texts(
+        [("text", prompt)] if isinstance(prompt, str) else [(turn["role"], turn["content"]) for turn in prompt]
+    )
 
 
 def folded(summary: str, block: str) -> str:

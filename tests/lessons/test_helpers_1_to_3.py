@@ -13,6 +13,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.lessons import labels, prompting, reading
 from gsm8k_nb.lessons.stored import Pool
 from gsm8k_nb.records import Problem, Sample
+from gsm8k_nb.reporting.html import show_prompt
 from gsm8k_nb.scoring import steps
 
 
@@ -28,9 +29,9 @@ def test_the_counts_of_steps_are_gsm8ks(official):
 
 def test_wrong_labels_are_as_many_as_asked_and_wrong(classroom):
     labelled = labels.with_wrong_labels(classroom, 0.25, seed=3)
-    wrong = [(true, one) for true, one in zip(classroom, labelled, strict=True) if one.answer != true.answer]
-    assert len(wrong) == 28
-    assert all(one.solution == true.solution and one.id == true.id for true, one in wrong)
+    changed = [pair for pair in zip(classroom, labelled, strict=True) if pair[0].answer != pair[1].answer]
+    assert len(changed) == 28
+    assert all(wrong.solution == true.solution and wrong.id == true.id for true, wrong in changed)
     assert labelled == labels.with_wrong_labels(classroom, 0.25, seed=3)
     assert labelled != labels.with_wrong_labels(classroom, 0.25, seed=4)
     with pytest.raises(ValueError, match="share is a share and must be in 0..1, got 2"):
@@ -60,7 +61,7 @@ def test_easy_problems_are_right():
 def test_exemplars_can_lose_their_number_and_their_reasoning():
     two = prompting.wei(2)
     assert two.shots == 2 and prompting.wei().exemplars[:2] == two.exemplars
-    assert [one.answer for one in prompting.answers_only(two).exemplars] == ["The answer is 6.", "The answer is 5."]
+    assert [shot.answer for shot in prompting.answers_only(two).exemplars] == ["The answer is 6.", "The answer is 5."]
     with pytest.raises(ValueError, match="shots must be 0 to 8, got 9"):
         prompting.wei(9)
 
@@ -79,8 +80,9 @@ class Counted:
         return "".join(ids)
 
     def sample(self, requests, stop):
-        self.asked += [one.problem.id for one in requests]
-        yield [Sample(one.problem.id, 0, "So the answer is 8.\n#### 8", "stop", None, 5, 8) for one in requests]
+        self.asked += [request.problem.id for request in requests]
+        text = "So the answer is 8.\n#### 8"
+        yield [Sample(asked.problem.id, asked.sample_index, text, "stop", None, 5, 8) for asked in requests]
 
 
 @pytest.fixture
@@ -94,11 +96,13 @@ def test_completions_are_asked_for_once(counted, tmp_path):
     config = RunConfig(outputs_dir=str(tmp_path))
     first = prompting.complete(config, prompting.BARE, prompting.EASY[:2], chat=False)
     again = prompting.complete(config, prompting.BARE, prompting.EASY[:3], chat=False)
-    assert [one.problem_id for one in again] == ["easy-0000", "easy-0001", "easy-0002"] and again[:2] == first
+    assert [sample.problem_id for sample in again] == ["easy-0000", "easy-0001", "easy-0002"] and again[:2] == first
     assert counted.asked == ["easy-0000", "easy-0001", "easy-0002"]
     prompting.complete(config, prompting.BARE, prompting.EASY[:1], chat=True)  # another protocol, another folder
     prompting.complete(config, prompting.wei(1), prompting.EASY[:1], chat=True)
     assert len(counted.asked) == 5 and len(list(tmp_path.iterdir())) == 3
+    thrice = prompting.complete(config, prompting.BARE, prompting.EASY[:1], chat=False, times=3)
+    assert [sample.sample_index for sample in thrice] == [0, 1, 2] and len(counted.asked) == 7
 
 
 def test_form_is_counted_and_a_limit_cuts(counted, tmp_path):
@@ -107,20 +111,18 @@ def test_form_is_counted_and_a_limit_cuts(counted, tmp_path):
     row = prompting.form_table(answers, prompting.EASY).loc["bare"]
     assert row.tolist() == [2, 2, 2, 0, 8, 1]  # the first of the two is 8
     cut = prompting.shorten(config, answers["bare"], 3)
-    assert [(one.text, one.finish_reason, one.completion_tokens) for one in cut] == [("abc", "length", 3)] * 2
+    assert [(short.text, short.finish_reason, short.completion_tokens) for short in cut] == [("abc", "length", 3)] * 2
     assert prompting.shorten(config, answers["bare"], 8) == answers["bare"]
     title = prompting.limit_figure(config, answers, prompting.EASY, 3).axes[0].get_title(loc="left")
     assert title == "At most 3 new tokens"
 
 
-def test_texts_are_shown_as_text():  # traps.md 4.27
+def test_texts_are_shown_as_text():
     hostile = "<script>alert(1)</script> $x$"
     shown = [
-        prompting.show_prompt(hostile),
-        prompting.show_prompt([{"role": "user", "content": hostile}]),
+        show_prompt(hostile),
+        show_prompt([{"role": "user", "content": hostile}]),
         prompting.show_completions({hostile: [Sample("a", 0, hostile, "stop", None, 1, 1)]}),
-        reading.show_cases(cases=[reading.Case(hostile, hostile, None)]),
-        labels.show_solution(Problem("a", hostile, hostile, Decimal(1))),
     ]
     for html in shown:
         assert "<script>" not in html.data and "&lt;script&gt;" in html.data
@@ -146,9 +148,9 @@ def test_a_card_survives_a_broken_extractor():
 
 def test_a_rule_turns_the_order_of_systems_round(classroom):
     systems = reading.three_systems(classroom)
-    true = reading.truth(systems)
+    true = {name: round(100 * pool.correct.mean(), 2) for name, pool in systems.items()}
     assert true["Tidy"] < true["Wordy"] < true["Fancy"]
-    board = reading.leaderboard(systems, reading.all_rules())
+    board = reading.leaderboard(systems, {name: name for name in RULES if name != "math_verify"})
     assert board["flexible"].to_dict() == true
     assert board["strict"].idxmax() == "Tidy" and board["lm_eval_flexible"].idxmax() == "Wordy"
     assert board.loc["Fancy", "lm_eval_flexible"] < 5 and board.loc["Wordy", "strict"] == 0
@@ -161,18 +163,17 @@ def pool(problems) -> Pool:
         [Sample(problem.id, index, text, "stop") for index, text in enumerate(row)]
         for problem, row in zip(problems, texts, strict=True)
     ]
-    return Pool("made", "made", 0.7, problems, samples, [], np.zeros((4, 2), bool))
+    return Pool("made", problems, samples, [], np.zeros((4, 2), bool))
 
 
 def test_verdicts_and_shares_by_rule_and_by_function(pool):
-    strict = reading.verdicts(pool, "strict")
-    assert strict.tolist() == [[True, False], [True, False], [False, False], [False, False]]
-    assert (reading.verdicts(pool, RULES["strict"].function) == strict).all()
-    assert reading.verdicts(pool, "flexible").sum() == 4
-    shares = reading.share_read({"made": pool}, {"strict": "strict", "flexible": "flexible"})
-    assert shares.loc["made"].tolist() == [37.5, 62.5]
+    strict, flexible = reading.readings(pool, "strict"), reading.readings(pool, "flexible")
+    assert strict["right"].tolist() == [True, False, True, False, False, False, False, False]
+    assert reading.readings(pool, RULES["strict"].function).equals(strict)
+    assert flexible["right"].sum() == 4
+    assert (strict["read"].notna().mean(), flexible["read"].notna().mean()) == (0.375, 0.625)
     shown = reading.show_disagreements(pool, "strict", "flexible").data
-    assert shown.count("<p ") == 2 and "test-0000, sample 1: first reads no answer, second 5; gold 5" in shown
+    assert shown.count("<p>") == 2 and "test-0000, sample 1: first reads no answer, second 5; gold 5" in shown
     assert "agree on every completion" in reading.show_disagreements(pool, "strict", "strict").data
 
 

@@ -13,8 +13,10 @@ from gsm8k_nb import data, metrics, stats
 from gsm8k_nb.answers import judge
 from gsm8k_nb.answers.calculator import annotations, evaluate
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.lessons import better, chance, renumber, show
+from gsm8k_nb.lessons import better, chance, prompting, renumber, show
+from gsm8k_nb.prompts import prompt_for
 from gsm8k_nb.records import Problem
+from gsm8k_nb.texts import p_number
 
 COLUMNS = {
     "GPT-3 6B fine-tuned": "6b_finetuning",
@@ -60,7 +62,7 @@ def test_only_numbers_change_and_they_keep_their_look_and_order(twins):
         changed = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
         assert len(changed) >= renumber.FEWEST_CHANGED
         assert all(len(a) == len(b) and ("," in a) == ("," in b) and "." not in a + b for a, b in changed)
-        values = [[Decimal(one.replace(",", "")) for one in side] for side in (old, new)]
+        values = [[Decimal(text.replace(",", "")) for text in side] for side in (old, new)]
         assert np.argsort(values[0], kind="stable").tolist() == np.argsort(values[1], kind="stable").tolist()
 
 
@@ -81,9 +83,9 @@ def test_new_answers_agree_with_formulas_written_by_hand(twins):
     checked = set()
     for original, version in twins:
         if original.id in BY_HAND:
-            for one in (original, version):
-                numbers = [Decimal(text.replace(",", "")) for text in renumber.NUMBER.findall(one.question)]
-                assert BY_HAND[original.id](numbers) == one.answer, one.id
+            for problem in (original, version):
+                numbers = [Decimal(text.replace(",", "")) for text in renumber.NUMBER.findall(problem.question)]
+                assert BY_HAND[original.id](numbers) == problem.answer, problem.id
             checked.add(original.id)
     assert checked == set(BY_HAND)
 
@@ -108,15 +110,14 @@ def test_renumbering_is_repeatable_and_a_seed_changes_it(classroom):
 )
 def test_what_is_not_safe_is_refused_with_its_reason(question, solution, reason):
     problem = Problem("x", question, solution, Decimal(solution.rpartition(" ")[2]))
-    assert reason in renumber.refusal(problem)
-    with pytest.raises(ValueError, match="cannot be renumbered"):
+    with pytest.raises(renumber.Refused, match=f"x cannot be renumbered: .*{reason}"):
         renumber.renumber(problem)
 
 
 def test_numbers_are_replaced_at_once_and_whole():
     text = "12 of 30 pens, 120 more at $1.12 or 12,000, then 12."
     assert renumber.replace_numbers(text, {12: 30, 30: 8}) == "30 of 8 pens, 120 more at $1.12 or 12,000, then 30."
-    assert renumber.replace_numbers("1,250 - 0.5", {1250: 2350, Fraction(1, 2): Fraction(3, 2)}) == "2350 - 1.5"
+    assert renumber.replace_numbers("1,250 - 0.5", {1250: 2350, Fraction(1, 2): Fraction(3, 2)}) == "2,350 - 1.5"
 
 
 def test_facts_stay():
@@ -133,10 +134,10 @@ def test_simulated_models():
         renumber.simulate(10, skill=0.6, memorised=25)
 
 
-def test_drop_table():
-    row = renumber.drop_table(np.array([1, 1, 1, 0]), np.array([1, 0, 0, 0])).iloc[0]
-    assert (row["drop, points"], row["only the original right"], row["p, McNemar"]) == ("+50.0", 2, "0.50")
-    assert renumber.drop_table(np.array([]), np.array([])).index.tolist() == [0]
+def test_two_runs_in_one_row():
+    row = better.versus(np.array([1, 1, 1, 0]), np.array([1, 0, 0, 0]), ("original", "renumbered"))
+    assert (row["difference, points"], row["only original right"], row["p, paired"]) == ("+50.00", 2, "0.50")
+    assert (row["original, %"], row["renumbered, %"], row["problems"]) == ("75.00", "25.00", 4)
 
 
 def test_changed_numbers_are_marked_and_text_is_escaped(classroom):
@@ -163,18 +164,19 @@ def test_both_versions_are_asked_and_kept_apart(classroom, tiny_model, tmp_path)
 # --- lesson 4: chance
 
 
-def test_asking_again_greedily_gives_the_same_text(classroom, tiny_model):
-    given = {"times": 3, "max_new_tokens": 8, "prompt": "zero_shot", "model": str(tiny_model)}
-    texts = chance.ask(classroom[31], temperature=0.0, **given)["text"]
-    assert len(texts) == 3 and texts.nunique() == 1
-    drawn = chance.ask(classroom[31], temperature=1.0, **given)["text"]
-    assert drawn.nunique() == 3
+def test_asking_again_greedily_gives_the_same_text(classroom, tiny_model, tmp_path):
+    asked = {"dataset": "classroom", "prompt": "zero_shot", "max_new_tokens": 8, "batch_size": 3}
+    for temperature, different in ((0.0, 1), (1.0, 3)):
+        config = RunConfig(model=str(tiny_model), outputs_dir=str(tmp_path), temperature=temperature, **asked)
+        form = prompt_for(config, classroom[31:32])
+        samples = prompting.complete(config, form, classroom[31:32], chat=True, times=3)
+        assert len(samples) == 3 and len({sample.text for sample in samples}) == different
 
 
 def test_imagined_pools():
     pool = chance.imagined(skill=0.5, same_mistake=0.8, seed=2)
-    found = [[answer == gold for answer in row] for row, gold in zip(pool.answers, pool.golds, strict=True)]
-    assert (np.array(found) == pool.correct).all()
+    right = [[answer == gold for answer in row] for row, gold in zip(pool.answers, pool.golds, strict=True)]
+    assert (np.array(right) == pool.correct).all()
     assert pool.correct.mean() == pytest.approx(0.5, abs=0.07)  # 112 problems of uniform difficulty: SE 0.03
     alike = metrics.maj_curve(pool.answers, pool.golds)[:, -1].mean()
     different = chance.imagined(skill=0.5, same_mistake=0.0, seed=2)
@@ -184,17 +186,6 @@ def test_imagined_pools():
     assert chance.imagined(1, 0).correct.mean() > 0.99
     with pytest.raises(ValueError, match="skill is a share"):
         chance.imagined(50, 0)
-
-
-def test_summary_and_gains_are_the_metrics():
-    pool = chance.imagined(skill=0.3, same_mistake=0.5, seed=1)
-    row = chance.summary({"x": pool}, k=4).loc["x"]
-    assert row["pass@4"] == f"{100 * metrics.pass_curve(pool.correct)[:, 3].mean():.1f}"
-    gain = chance.gains({"x": pool}).loc["x"]
-    vote = np.mean([metrics.maj_at_k(a, g) for a, g in zip(pool.answers, pool.golds, strict=True)])
-    total = float(gain["points from these"]) + float(gain["points from those"])
-    assert total == pytest.approx(100 * (vote - pool.correct.mean()), abs=0.11)
-    assert gain["no sample right"] == (~pool.correct.any(axis=1)).sum()
 
 
 def test_the_estimator_is_unbiased_and_more_samples_calm_it():
@@ -223,7 +214,7 @@ def test_counts_of_the_published_systems_are_those_of_the_released_solutions(off
     lines = (official / "example_model_solutions.jsonl").read_text(encoding="utf-8").split("\n")
     rows = {row["question"]: row for row in map(json.loads, filter(None, lines))}
     right = {
-        name: np.array([judge(rows[one.question][column]["solution"], one.answer, "flexible")[1] for one in problems])
+        name: np.array([judge(rows[row.question][column]["solution"], row.answer, "flexible")[1] for row in problems])
         for name, column in COLUMNS.items()
     }
     assert {name: int(verdicts.sum()) for name, verdicts in right.items()} == better.RIGHT_OF
@@ -243,9 +234,9 @@ def test_a_pair_is_rebuilt_from_its_counts():
 
 
 def test_pairing_decides_one_pair():
-    table = better.pairs_table().set_index(["first", "second"])
-    row = table.loc["GPT-3 6B + verifier", "GPT-3 175B fine-tuned"]
-    assert (row["p, unpaired"], row["p, McNemar"]) == ("0.021", "0.0032")
+    verdicts = better.pair("GPT-3 6B + verifier", "GPT-3 175B fine-tuned")
+    assert p_number(stats.Paired.of(*verdicts).unpaired_p()) == "0.021"
+    assert better.versus(*verdicts)["p, paired"] == "0.0032"
 
 
 def test_samples_counted_as_independent_make_the_interval_too_narrow():
@@ -257,27 +248,18 @@ def test_samples_counted_as_independent_make_the_interval_too_narrow():
 def test_equal_models_are_found_different_too_often_without_correction():
     table = better.contest(n_models=10, n_problems=500, seed=1)
     assert len(table) == 45 and table["p"].is_monotonic_increasing and (table["p, Holm"] >= table["p"]).all()
-    alarms = better.false_alarms(n_models=10, n_problems=500, contests=100, seed=1)
-    share = alarms["contests with at least one"].str.rstrip("%").astype(float)
-    assert share["each p against 0.05"] > 30 and share["after Holm"] <= 10
-    strict = better.false_alarms(n_models=10, n_problems=500, contests=30, alpha=0.001, seed=1)
-    mild = better.false_alarms(n_models=10, n_problems=500, contests=30, alpha=0.5, seed=1)
-    assert strict.index[0] == "each p against 0.001" and strict.iloc[0, 0] < 1 < 10 < mild.iloc[0, 0]
-    with pytest.raises(ValueError, match="alpha must be between 0 and 1, both excluded, got 5"):
-        better.false_alarms(n_models=2, n_problems=5, alpha=5)
+    contests = [better.contest(n_models=10, n_problems=500, seed=seed) for seed in range(1, 101)]
+    assert np.mean([(table["p"] <= 0.05).any() for table in contests]) > 0.30
+    assert np.mean([(table["p, Holm"] <= 0.05).any() for table in contests]) <= 0.10
+    assert np.mean([(table["p"] <= 0.001).sum() for table in contests]) < 1
+    assert np.mean([(table["p"] <= 0.5).sum() for table in contests]) > 10
 
 
-def test_an_alarm_is_counted_by_the_p_that_is_not_rounded(monkeypatch):
+def test_a_contest_gives_p_that_is_not_rounded(monkeypatch):
     """0.05004 is no alarm at 5%, and 0.04996 is one, though four digits of both are 0.0500."""
     p = iter([0.05004, 0.04996])
     monkeypatch.setattr(better.stats, "mcnemar_p", lambda a, b: next(p))
-    alarms = better.false_alarms(n_models=2, n_problems=50, contests=2)
-    assert alarms["contests with at least one"].tolist() == ["50%", "50%"]
-
-
-def test_results_as_tables():
-    table = better.as_table(stats.compare([1, 1, 0, 0], [1, 0, 0, 0]))
-    assert table.loc["only_a", "value"] == "1" and table.loc["difference", "value"] == "0.25"
+    assert [better.contest(n_models=2, n_problems=50)["p"].item() for _ in range(2)] == [0.05004, 0.04996]
 
 
 # --- sliders
@@ -298,7 +280,7 @@ def explore() -> None:
 def test_still_figures_come_first_and_sliders_after(shown):
     pytest.importorskip("ipywidgets", reason="the teach extra is not installed")
     explore()
-    assert [one.data.count("<img") for one in shown[:2]] == [1, 1] and "difference 2" in shown[0].data
+    assert [figure.data.count("<img") for figure in shown[:2]] == [1, 1] and "difference 2" in shown[0].data
     widget = shown[-1]
     assert [child.description for child in widget.children[:2]] == ["difference", "discordance"]
     before = len(shown)

@@ -44,6 +44,18 @@ def small(book: Path, folder: Path) -> Path:
     return folder / "lessons" / book.name
 
 
+def mark(api, lesson: str, student: str, sheet: Path) -> tuple[float, float]:
+    """Hand in a sheet for ``student`` and mark it: (points, points to be had)."""
+    folder = Path(api.coursedir.root) / "submitted" / student / lesson
+    folder.mkdir(parents=True)
+    shutil.copy(sheet, folder / f"{lesson}.ipynb")
+    marked = api.autograde(lesson, student)
+    assert marked["success"], marked
+    with api.gradebook as gradebook:
+        submission = gradebook.find_submission(lesson, student)
+        return submission.score, submission.max_score
+
+
 def code(book: Path) -> list[str]:
     return [cell.source for cell in nbformat.read(book, as_version=4).cells if cell.cell_type == "code"]
 
@@ -63,10 +75,10 @@ def test_points_and_names(book):
     cells = nbformat.read(book, as_version=4).cells
     marked = [cell for cell in cells if "nbgrader" in cell.metadata]
     facts = [cell.metadata.nbgrader for cell in marked]
-    assert 3 <= sum(one.solution for one in facts) <= 5
-    assert len({one.grade_id for one in facts}) == len(facts)
-    assert all(one.schema_version == 3 and one.solution != one.grade for one in facts)
-    assert all(one.locked and one.points > 0 for one in facts if one.grade)
+    assert 3 <= sum(fact.solution for fact in facts) <= 5
+    assert len({fact.grade_id for fact in facts}) == len(facts)
+    assert all(fact.schema_version == 3 and fact.solution != fact.grade for fact in facts)
+    assert all(fact.locked and fact.points > 0 for fact in facts if fact.grade)
     for cell in marked:
         assert cell.metadata.tags == ["exercise"]
         assert cell.metadata.nbgrader.grade or SOLUTION.search(cell.source)
@@ -87,19 +99,19 @@ def test_round_trip(api, book):
     master, released = code(book), code(sheet)
     secret = lines_between(HIDDEN, master) | lines_between(SOLUTION, master)
     shown = {line.strip() for source in released for line in source.splitlines()}
-    elsewhere = {line.strip() for one in master for line in HIDDEN.sub("", SOLUTION.sub("", one)).splitlines()}
+    elsewhere = {line.strip() for source in master for line in HIDDEN.sub("", SOLUTION.sub("", source)).splitlines()}
     assert secret - elsewhere and not (secret - elsewhere) & shown
     assert "HIDDEN TESTS" not in "".join(released) and "BEGIN SOLUTION" not in "".join(released)
 
-    points, full = sheets.mark(api, book.stem, "solution", book)
+    points, full = mark(api, book.stem, "solution", book)
     assert points == full > 0
     marked = Path(api.coursedir.root) / "autograded" / "solution" / book.stem / book.name
     executed = nbformat.read(marked, as_version=4)
     for cell in executed.cells:
         if cell.cell_type == "code":  # end to end, not only the marked cells
             assert cell.execution_count, cell.source
-            assert not [one for one in cell.outputs if one.output_type == "error"], cell.source
-    blank, full = sheets.mark(api, book.stem, "blank", sheet)
+            assert all(output.output_type != "error" for output in cell.outputs), cell.source
+    blank, full = mark(api, book.stem, "blank", sheet)
     assert blank == 0 < full
 
 
@@ -113,7 +125,7 @@ def test_a_wrong_answer_costs_its_own_points_only(api, tmp_path):
     assert cell.source != before
     nbformat.write(notebook, tmp_path / book.name)
     sheets.release(api, book.stem)
-    points, full = sheets.mark(api, book.stem, "half", tmp_path / book.name)
+    points, full = mark(api, book.stem, "half", tmp_path / book.name)
     assert points == full - 2
 
 
