@@ -27,14 +27,14 @@ def or_failure(make: Callable[[Results], Shown]) -> Callable[[Results], Shown]:
                 shown.draw_without_rendering()  # some faults show only then
             return shown
         except Exception as error:  # whatever it is, it is this one's alone
-            said = f"{make.__name__} could not be made: {type(error).__name__}: {visible(one_line(error))}"
+            reason = f"{make.__name__} could not be made: {type(error).__name__}: {visible(one_line(error))}"
         if make.__annotations__.get("return") is not Figure:
-            table = pd.DataFrame({"failure": [said]})
-            table.attrs["failure"] = said
+            table = pd.DataFrame({"failure": [reason]})
+            table.attrs["failure"] = reason
             return table
         figure = Figure(figsize=(3.4, 1.0))
-        figure.text(0.5, 0.5, said, ha="center", va="center", wrap=True, parse_math=False, fontsize=8)
-        figure.set_label(said)
+        figure.text(0.5, 0.5, reason, ha="center", va="center", wrap=True, parse_math=False, fontsize=8)
+        figure.set_label(reason)
         return figure
 
     return make_or_say

@@ -53,44 +53,29 @@ def browser_data(results: Results, budget: int = BUDGET) -> dict[str, Any]:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    lines = without_annotations(problem.solution).split("\n")
-    steps = [visible(line) for line in lines if line.strip() and not line.startswith("####")]
-    return {
-        "id": visible(problem.id),
-        "question": visible(problem.question),
-        "steps": steps,
-        "gold": str(problem.answer),
-    }
+    lines = visible(without_annotations(problem.solution)).split("\n")
+    steps = [line for line in lines if line.strip() and not line.startswith("####")]
+    names = {"id": visible(problem.id), "question": visible(problem.question)}
+    return names | {"steps": steps, "gold": str(problem.answer)}
 
 
 def _samples(results: Results) -> dict[tuple[str, int], dict[str, Any]]:
     """The samples by (problem id, index), each with what every rule read and its verdict, in the rules' order."""
-    places = {rule: place for place, rule in enumerate(results.metrics["rules"])}
-    samples: dict[tuple[str, int], dict[str, Any]] = {}
-    for row in results.frame.itertuples():
-        key = (row.problem_id, row.sample_index)
-        sample = samples.get(key)
-        if sample is None:
-            about = {"finish": _known(row.finish_reason), "error": _known(row.error)}
-            about = {name: visible(str(value)) for name, value in about.items() if value is not None}
-            tokens = {} if _known(row.completion_tokens) is None else {"tokens": int(row.completion_tokens)}
-            empty = {"read": [None] * len(places), "right": ["-"] * len(places)}
-            sample = {"i": row.sample_index, "text": visible(_known(row.text) or "")} | about | tokens | empty
-            samples[key] = sample
-        sample["read"][places[row.rule]] = _shortened(_known(row.predicted))
-        sample["right"][places[row.rule]] = "-" if _known(row.correct) is None else "01"[bool(row.correct)]
-    for sample in samples.values():
-        sample["right"] = "".join(sample["right"])
+    frame = results.frame.astype(object).where(results.frame.notna(), None)
+    samples = {}
+    for rule in results.metrics["rules"]:
+        for row in frame[frame["rule"] == rule].itertuples():
+            key = (row.problem_id, row.sample_index)
+            if key not in samples:
+                about = {"finish": row.finish_reason, "error": row.error}
+                about = {name: visible(str(value)) for name, value in about.items() if value is not None}
+                tokens = {} if row.completion_tokens is None else {"tokens": int(row.completion_tokens)}
+                sample = {"i": row.sample_index, "text": visible(row.text or ""), **about, **tokens}
+                samples[key] = sample | {"read": [], "right": ""}
+            long = row.predicted is not None and len(row.predicted) > READ_AT_MOST
+            samples[key]["read"].append(f"{row.predicted[: READ_AT_MOST - 1]}…" if long else row.predicted)
+            samples[key]["right"] += "-" if row.correct is None else "01"[bool(row.correct)]
     return samples
-
-
-def _known(value: Any) -> Any:
-    """None for what a frame holds where there is nothing: None or NaN."""
-    return None if value is None or value != value else value
-
-
-def _shortened(read: str | None) -> str | None:
-    return read if read is None or len(read) <= READ_AT_MOST else f"{read[: READ_AT_MOST - 1]}…"
 
 
 def _size(sample: dict[str, Any]) -> int:

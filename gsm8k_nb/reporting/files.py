@@ -92,7 +92,7 @@ def latex(text: str) -> str:
     """A line of text for LaTeX: special characters escaped, long words may break, other scripts by code point."""
     broken = re.sub(r"(?<=\w)(_|[/.](?=[A-Za-z]))(?=\w)", rf"\1{_BREAK}", " ".join(visible(text).split()))
     broken = re.sub(r"[A-Za-z0-9]{12}(?=[A-Za-z0-9]{6})", rf"\g<0>{_BREAK}", broken)
-    escaped = "".join(_LATEX.get(one) or (one if _typesets(one) else f"[U+{ord(one):04X}]") for one in broken)
+    escaped = "".join(_LATEX.get(mark) or (mark if _typesets(mark) else f"[U+{ord(mark):04X}]") for mark in broken)
     return (
         f"{{}}{escaped}" if escaped[:1] in ("[", "*") else escaped
     )  # the end of a table's row would take it for its own

@@ -24,7 +24,7 @@ def made_with(run: Run) -> pd.DataFrame:
         return facts(known | {"source": "not recorded"} | (source_of(run).inputs.log or {}) | engine)
     environment, sessions = manifest.get("environment", {}), manifest.get("sessions", [])
     tokens = [f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items() if count]
-    spans = [f"{one['started']} to {one.get('ended') or 'an end that was not recorded'}" for one in sessions]
+    spans = [f"{span['started']} to {span.get('ended') or 'an end that was not recorded'}" for span in sessions]
     machine = "{platform}, {cores} cores".format(**environment) if environment else "not recorded"
     made = {"machine": machine, "tokens": ", ".join(tokens) or "not recorded", "sampled (UTC)": "; ".join(spans)}
     return facts(engine | code_of(environment) | made)

@@ -7,7 +7,6 @@ escaped wherever it is shown.
 import base64
 import hashlib
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ import tempfile
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
@@ -26,10 +24,9 @@ from matplotlib.figure import Figure
 
 from gsm8k_nb import __version__
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting import browser, failure, figures, tables
+from gsm8k_nb.reporting import browser, failure, figures, html, tables
 from gsm8k_nb.reporting.files import csv_text, figure_bytes, save_figure, save_table
-from gsm8k_nb.reporting.html import escape, folded, preformatted, table_html
+from gsm8k_nb.reporting.html import escape, folded, preformatted, table_html, texts
 from gsm8k_nb.reporting.html import show_figure as show_figure
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
@@ -72,9 +69,8 @@ def save(results: Results) -> Path:
 
     Those that could not be made are named in the report and in the manifest, whose status is then ``incomplete``.
     """
-    run, made = results.run, results.run.read_json("manifest.json")
-    if made:  # "complete" is written last: from here on, until all is there, the manifest does not say it
-        run.write_json("manifest.json", made | {"status": "reporting"})
+    run = results.run
+    run.update_manifest("reporting")  # "complete" is written last: from here on, until all is there, it is not said
     shown, drawn = run_tables(results), run_figures(results)
     samples = tables.disagreeing_samples(results)
     for name, table in shown.items():
@@ -84,30 +80,26 @@ def save(results: Results) -> Path:
         save_figure(run, name, figure)
     images = {name: (svg(figure, name), text) for name, (figure, text) in drawn.items()}
     products = [*shown.values(), samples, *(figure for figure, _ in drawn.values())]
-    failures = [said for said in map(failure, products) if said]
+    failures = list(filter(None, map(failure, products)))
     page = run.write_text("report.html", render_html(results, shown, images, failures))
-    if made:
-        whole = not failures and not results.metrics["health"]["failed"]
-        facts = {"not_made": failures} if failures else {}
-        kept = {name: value for name, value in made.items() if name != "not_made"}
-        run.write_json("manifest.json", kept | facts | {"status": "complete" if whole else "incomplete"})
+    whole = not failures and not results.metrics["health"]["failed"]
+    run.update_manifest("complete" if whole else "incomplete", not_made=failures)
     return page
 
 
 def run_tables(results: Results) -> dict[str, pd.DataFrame]:
     """The tables of a run by name; curves over k, and published results, only where there are any."""
-    makers = TABLES | ({"at_k": tables.at_k} if results.config.n_samples > 1 else {})
+    shown = {name: make(results) for name, make in TABLES.items()}
+    if results.config.n_samples > 1:
+        shown["at_k"] = tables.at_k(results)
     beside = tables.beside_published(results)
-    return {name: make(results) for name, make in makers.items()} | (
-        {"beside_published": beside} if len(beside) else {}
-    )
+    return shown | ({"beside_published": beside} if len(beside) else {})
 
 
 def run_figures(results: Results) -> dict[str, tuple[Figure, str]]:
     """The figures of a run by name, each with its alternative text."""
-    makers = dict(FIGURES)
-    if results.config.n_samples > 1:
-        makers["curves_over_k"] = (figures.curves_over_k, "pass@k and maj@k against k")
+    several = {"curves_over_k": (figures.curves_over_k, "pass@k and maj@k against k")}
+    makers = FIGURES | (several if results.config.n_samples > 1 else {})
     return {name: (make(results), text) for name, (make, text) in makers.items()}
 
 
@@ -151,50 +143,40 @@ def show_headline(results: Results) -> HTML:
 def show_prompt(run: Run) -> HTML:
     """One rendered prompt of the run in full, message by message where it went through a chat template."""
     stored = run.read_json("prompt.json")
-    if not stored:
-        return HTML("<p>A replay: the prompt is its source's.</p>")
-    prompt = stored["prompt"]
-    parts = [("text", prompt)] if isinstance(prompt, str) else [(turn["role"], turn["content"]) for turn in prompt]
-    return HTML("".join(f"<p><i>{escape(role)}</i></p>{preformatted(text)}" for role, text in parts))
+    return html.show_prompt(stored["prompt"]) if stored else texts([], "A replay: the prompt is its source's.")
 
 
 def show_examples(results: Results, correct: bool, n: int = N_EXAMPLES) -> HTML:
     """The first ``n`` right or wrong samples under the headline rule, each in full: question, gold, completion."""
-    problems = {problem.id: problem for problem in results.problems}
-    rows = results.of_rule()
-    rows = rows[rows["correct"].map(lambda verdict: verdict is correct)].head(n)
-    blocks = [_example(problems[row.problem_id], row) for row in rows.itertuples()]
-    return HTML("".join(blocks) or "<p>There is none.</p>")
-
-
-def _example(problem: Problem, row: Any) -> str:
-    read = "no number" if row.predicted is None or row.predicted != row.predicted else row.predicted
-    verdict = "right" if row.correct else "wrong"
-    return (
-        f"<h4>{escape(problem.id)}, sample {row.sample_index}: {verdict}</h4>"
-        f"<p>Question</p>{preformatted(problem.question)}<p>Gold solution</p>{preformatted(problem.solution)}"
-        f"<p>Completion ({escape(str(row.finish_reason or 'finish not recorded'))}); read as {escape(read)}, "
-        f"gold {escape(row.gold)}</p>{preformatted(row.text or '')}"
-    )
+    problems, rows = {problem.id: problem for problem in results.problems}, results.of_rule()
+    titled = []
+    for row in rows[rows["correct"].map(lambda verdict: verdict is correct)].head(n).itertuples():
+        problem, read = problems[row.problem_id], row.predicted if isinstance(row.predicted, str) else "no number"
+        end = row.finish_reason or "finish not recorded"
+        titled += [
+            (f"{problem.id}, sample {row.sample_index}: {'right' if correct else 'wrong'}", problem.question),
+            ("Gold solution", problem.solution),
+            (f"Completion ({end}); read as {read}, gold {row.gold}", row.text),
+        ]
+    return texts(titled, "There is none.")
 
 
 def show_disagreements(results: Results, a: str = "strict", b: str = "flexible", n: int = N_EXAMPLES) -> HTML:
     """Completions on which two rules give another verdict: all their ids, and the first ``n`` texts in full."""
     samples = tables.disagreeing_samples(results)
-    if not {a, b} < set(samples):  # no rule disagrees with another, or the table failed
-        return HTML(f"<p>{escape(failure(samples) or f'{a} and {b} agree on every completion that was scored.')}</p>")
-    right = {rule: samples[rule].astype(str).str.endswith("(right)") for rule in (a, b)}
+    if problem := failure(samples):
+        return texts([], problem)
+    right = samples.reindex(columns=[a, b]).map(lambda cell: str(cell).endswith("(right)"))
     apart = samples[right[a] != right[b]]
-    ids = ", ".join(f"{problem}/{index}" for problem, index in apart.index)
-    blocks = [
-        f"<p>{escape(f'{problem}/{index}: {a} read {read_a}, {b} read {read_b}, gold {gold}')}</p>"
-        + preformatted(text if isinstance(text, str) else "")
-        for (problem, index), read_a, read_b, gold, text in zip(
-            apart.index[:n], *(apart[:n][name] for name in (a, b, "gold", "text")), strict=True
-        )
+    if apart.empty:
+        return texts([], f"{a} and {b} agree on every completion that was scored.")
+    ids = [f"{problem}/{index}" for problem, index in apart.index]
+    titled = [
+        (f"{name}: {a} read {row[a]}, {b} read {row[b]}, gold {row['gold']}", row["text"])
+        for name, (_, row) in zip(ids[:n], apart[:n].iterrows(), strict=True)
     ]
-    summary = f"{len(apart)} completions: {ids}" if len(apart) else f"{a} and {b} agree on every completion."
-    return HTML(f"<p>{escape(summary)}</p>" + "".join(blocks))
+    summary = f"{len(apart)} completions: {', '.join(ids)}"
+    return HTML(f"<p>{escape(summary)}</p>{texts(titled).data}")
 
 
 def how_to_repeat(results: Results) -> HTML:
@@ -204,8 +186,7 @@ def how_to_repeat(results: Results) -> HTML:
 
 def repeat_text(results: Results) -> str:
     """Commands and references as plain text; only parameters that differ from the defaults are written out."""
-    defaults = type(results.config).model_fields
-    changed = {name: value for name, value in results.config.model_dump().items() if value != defaults[name].default}
+    changed = results.config.model_dump(exclude_defaults=True)
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in changed.items()]  # JSON is YAML
     return "\n".join(
         [
@@ -234,29 +215,31 @@ def render_html(
     ``failures`` say which of them could not be made; ``budget`` is how many bytes of samples the page may hold.
     """
     script, samples = _data_file("report.js"), browser.browser_data(results, budget)
-    values = {
-        "results": results,
-        "version": __version__,
-        "style": _data_file("report.css"),
-        "policy": content_policy(script),
-        "score": results.metrics["rules"][results.headline_rule],
-        "level": f"{100 * results.config.confidence:g}%",
-        "facts": title_facts(results),
-        "warnings": [*failures, *tables.warnings(results)],
-        "tables": {name: table_html(table) for name, table in shown.items()},
-        "matrix": {} if failure(shown["disagreements"]) else matrix_cells(shown["disagreements"]),
-        "parameters": table_html(tables.parameters(results.config)),
-        "made_with": table_html(tables.made_with(results.run)),
-        "images": images,
-        "prompt": show_prompt(results.run).data,
-        "right": show_examples(results, True).data,
-        "wrong": show_examples(results, False).data,
-        "repeat": repeat_text(results),
-        "browser": samples,
-        "data": browser.script_json(samples),
-        "script": script,
-    }
-    return Environment(autoescape=True).from_string(_data_file("report.html.jinja")).render(values)
+    matrix = shown["disagreements"]
+    return (
+        Environment(autoescape=True)
+        .from_string(_data_file("report.html.jinja"))
+        .render(
+            results=results,
+            version=__version__,
+            style=_data_file("report.css"),
+            policy=content_policy(script),
+            sessions=results.run.read_json("manifest.json").get("sessions"),
+            warnings=[*failures, *tables.warnings(results)],
+            tables={name: table_html(table) for name, table in shown.items()},
+            matrix=matrix.iloc[:0, :0] if failure(matrix) else matrix,
+            parameters=table_html(tables.parameters(results.config)),
+            made_with=table_html(tables.made_with(results.run)),
+            images=images,
+            prompt=show_prompt(results.run).data,
+            right=show_examples(results, True).data,
+            wrong=show_examples(results, False).data,
+            repeat=repeat_text(results),
+            browser=samples,
+            data=browser.script_json(samples),
+            script=script,
+        )
+    )
 
 
 def content_policy(script: str) -> str:
@@ -266,32 +249,6 @@ def content_policy(script: str) -> str:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def title_facts(results: Results) -> dict[str, str]:
-    """What a reader must know to place the number: model, data, protocol, rule, health, date."""
-    health, dataset = results.metrics["health"], results.metrics["dataset"]
-    sessions = results.run.read_json("manifest.json").get("sessions") or []
-    counts = {"failed": "failed", "truncated": "truncated", "no_answer": "without a number", "empty": "empty"}
-    known = [f"{health[key]:,} {name}" for key, name in counts.items() if health[key] is not None]
-    facts = {
-        "Model": results.config.model,
-        "Data": f"{dataset['name']} ({dataset['config']}, {dataset['split']}), {dataset['n_problems']:,} problems",
-        "Protocol": results.metrics["protocol"]["label"],
-        "Answer rule": results.headline_rule,
-        "Health": f"of {health['requested']:,} completions {', '.join(known)}",
-    }
-    act = "Replayed" if results.config.sampler == "replay" else "Sampled"
-    return facts | ({act: sessions[-1]["started"][:10]} if sessions else {})
-
-
-def matrix_cells(counts: pd.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
-    """The extractor matrix, each cell with its count and a shade from 0 (none) to 4 (as many as anywhere)."""
-    most = max(1, int(counts.to_numpy().max(initial=0)))
-    return {
-        rule: {other: {"n": int(n), "shade": math.ceil(4 * n / most)} for other, n in row.items()}
-        for rule, row in counts.iterrows()
-    }
 
 
 def print_pdf(page: Path) -> Path:

@@ -3,11 +3,8 @@
     model,organisation,params_b,shots,exemplars,method,prompt,metric,n_samples,temperature,top_k,accuracy,source_metric,source,year
     PaLM 540B,Google,540,8,wei,cot,Wei et al. 8-shot CoT,test@1,1,0,,56.9,solve rate,arXiv:2201.11903 Table 2 ...,2022
 
-325 rows of ``assets/published.csv``, kept from 431 that were collected. Left out: 91 whose number of shots and 1 whose
-number of samples is not stated; 10 figures for rivals that are the better of two protocols; 2 read off a plot by later
-authors; 1 maj@8 figure of an 8-shot protocol in a 4-shot column; 1 for which two sources print unlike numbers.
-An empty field is one that the source does not state; ``prompt`` and ``source_metric`` are its own words, ``exemplars``,
-``method`` and ``metric`` the same in the words of this package. Most rows (242) come without a temperature.
+In ``assets/published.csv`` an empty field is one that the source does not state; ``prompt`` and ``source_metric`` are
+its own words, ``exemplars``, ``method`` and ``metric`` the same in the words of this package.
 """
 
 import re
@@ -43,18 +40,29 @@ def beside(metrics: Metrics | dict[str, Any], model: str) -> pd.DataFrame:
     """
     if not metrics["dataset"]["complete"]:
         return pd.DataFrame(columns=COLUMNS)
-    found = []
+    rows = []
     for values in measured(metrics):
+        low, high = values["interval"]
+        own, interval = f"{values['accuracy']:.2f}", f"{low:.2f} to {high:.2f}"
         for row in load().to_dict("records"):
             same_model = _plain(row["model"]) == _plain(short_name(model))
             unstated = unstated_fields(values, row)
             if unstated is None or (unstated and not same_model):
                 continue
-            verdict = _verdict(float(row["accuracy"]), *values["interval"])
+            accuracy, mark, source = (
+                float(row["accuracy"]),
+                "yes" if same_model else "",
+                f"{row['source']} ({row['year']})",
+            )
             if unstated:
                 verdict = f"protocol not stated ({', '.join(unstated)})"
-            found.append(_row(row, same_model, values, verdict))
-    table = pd.DataFrame(found, columns=COLUMNS)
+            elif low <= accuracy <= high:
+                verdict = "inside the interval"
+            else:
+                verdict = f"outside the interval, {'above' if accuracy > high else 'below'}"
+            stated = (row["model"], mark, row["prompt"], row["metric"], row["accuracy"])
+            rows.append((*stated, own, interval, verdict, source))
+    table = pd.DataFrame(rows, columns=COLUMNS)
     return table.sort_values("same model", ascending=False, kind="stable").reset_index(drop=True)
 
 
@@ -67,9 +75,8 @@ def measured(metrics: Metrics | dict[str, Any]) -> list[dict[str, Any]]:
     rule = metrics["rules"][protocol["headline_rule"]]
     form = FORMATS.get(protocol["prompt"])
     exemplars, method = (form and form.family) or (None, None)
-    known = {"exemplars": exemplars, "method": method}
-    for name in ("shots", "n_samples", "temperature", "top_k"):
-        known[name] = protocol.get(name)
+    known = {name: protocol.get(name) for name in ("shots", "n_samples", "temperature", "top_k")}
+    known |= {"exemplars": exemplars, "method": method}
     # A temperature makes top-k matter, where None then means that all tokens were open; a greedy run has no top-k.
     known["top_k"] = "none" if known["temperature"] and known["top_k"] is None else known["top_k"]
     fields = {name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
@@ -99,20 +106,6 @@ def unstated_fields(values: dict[str, Any], row: dict[str, str]) -> list[str] | 
     if any(values[name] and row[name] and values[name] != row[name] for name in names):
         return None
     return [name for name in names if not values[name] or not row[name]]
-
-
-def _verdict(published: float, low: float, high: float) -> str:
-    if low <= published <= high:
-        return "inside the interval"
-    return f"outside the interval, {'above' if published > high else 'below'}"
-
-
-def _row(row: dict[str, str], same_model: bool, values: dict[str, Any], verdict: str) -> tuple[str, ...]:
-    interval = "{:.2f} to {:.2f}".format(*values["interval"])
-    mark = "yes" if same_model else ""
-    source = f"{row['source']} ({row['year']})"
-    own = f"{values['accuracy']:.2f}"
-    return (row["model"], mark, row["prompt"], row["metric"], row["accuracy"], own, interval, verdict, source)
 
 
 def _plain(name: str) -> str:

@@ -1,6 +1,6 @@
 """Results in, table out: each function returns one DataFrame, ready to show and to save as CSV and LaTeX."""
 
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,14 @@ from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
 from gsm8k_nb.prompts import PromptFormat
-from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import or_failure, published
 from gsm8k_nb.reporting.making import facts
 from gsm8k_nb.reporting.making import made_with as made_with
 from gsm8k_nb.sampling import Sampled
 from gsm8k_nb.sampling.costs import Plan
-from gsm8k_nb.scoring import DEFAULT_RULES, steps
+from gsm8k_nb.scoring import DEFAULT_RULES
 from gsm8k_nb.summary import WARN_ABOVE, Results
-from gsm8k_nb.texts import interval, percent, visible
+from gsm8k_nb.texts import interval, percent
 
 
 def show_in_full() -> None:
@@ -36,11 +35,10 @@ def parameters(config: RunConfig) -> pd.DataFrame:
     How stored completions were made is their source's to say, whatever value such a parameter has here.
     """
     theirs = SOURCES_OWN if config.sampler == "replay" else set()
-    rows = []
-    for name, field in RunConfig.model_fields.items():
-        value, own = getattr(config, name), name not in theirs
-        mark = "*" if own and value != field.default else ""
-        rows.append((name, str(value) if own else "its source's", mark, field.description))
+    values = config.model_dump() | dict.fromkeys(theirs, "its source's")
+    changed = config.model_dump(exclude_defaults=True).keys() - theirs
+    fields = RunConfig.model_fields.items()
+    rows = [(name, str(values[name]), "*" if name in changed else "", field.description) for name, field in fields]
     return pd.DataFrame(rows, columns=["parameter", "value", "changed", "meaning"]).set_index("parameter")
 
 
@@ -56,18 +54,6 @@ def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
             "sha256": f"{data.sha256[:16]}... ({checked})",
         }
     )
-
-
-def first_problems(problems: Sequence[Problem], n: int = 3) -> pd.DataFrame:
-    """The first problems as they are: question, gold solution with its annotations, parsed answer, steps."""
-    rows = [(row.id, visible(row.question), visible(row.solution), str(row.answer), steps(row)) for row in problems[:n]]
-    return pd.DataFrame(rows, columns=["id", "question", "solution", "answer", "steps"]).set_index("id")
-
-
-def step_counts(problems: Sequence[Problem]) -> pd.DataFrame:
-    """How many problems take each number of steps."""
-    counts = pd.Series([steps(problem) for problem in problems], name="steps").value_counts().sort_index()
-    return counts.rename("problems").to_frame()
 
 
 def prompt(form: PromptFormat) -> pd.DataFrame:
@@ -88,16 +74,7 @@ def prompt(form: PromptFormat) -> pd.DataFrame:
 
 def sampled(done: Sampled) -> pd.DataFrame:
     """What the sampling step found on disk and what it added."""
-    return facts(
-        {
-            "requested": done.requested,
-            "on disk before": done.on_disk,
-            "generated now": done.generated,
-            "failed": done.failed,
-            "not asked for": done.not_asked,
-            "damaged rows passed over": done.damaged_rows,
-        }
-    )
+    return facts(asdict(done))
 
 
 def plan(asked: Plan) -> pd.DataFrame:
@@ -162,21 +139,19 @@ def disagreements(results: Results) -> pd.DataFrame:
 def disagreeing_samples(results: Results) -> pd.DataFrame:
     """Every completion on which not all rules agree: what each rule read, with its verdict, and the text."""
     verdict = verdict_by_rule(results)
-    mixed = verdict.index[verdict.nunique(axis=1) > 1]
-    keys = ["problem_id", "sample_index"]
-    rows = results.frame.set_index(keys)
-    rows = rows[rows.index.isin(mixed)]
+    rows = results.frame.set_index(SAMPLE)
+    rows = rows[rows.index.isin(verdict.index[verdict.nunique(axis=1) > 1])]
     verdicts = rows["correct"].map({True: " (right)", False: " (wrong)"})
     rows = rows.assign(reading=rows["predicted"].fillna("none") + verdicts)
-    readings = rows.reset_index().pivot(index=keys, columns="rule", values="reading").reindex(columns=list(verdict))
-    about = rows[~rows.index.duplicated()][["gold", "text"]]
+    readings = rows.reset_index().pivot(index=SAMPLE, columns="rule", values="reading").reindex(columns=list(verdict))
+    about = rows[~rows.index.duplicated()]
     return about[["gold"]].join(readings).join(about[["text"]])
 
 
 def verdict_by_rule(results: Results) -> pd.DataFrame:
     """Verdicts of the scored completions, (problem_id, sample_index) by rule, in the order of the rules."""
     rows = results.frame.dropna(subset=["correct"])
-    wide = rows.pivot(index=["problem_id", "sample_index"], columns="rule", values="correct")
+    wide = rows.pivot(index=SAMPLE, columns="rule", values="correct")
     return wide[[name for name in results.metrics["rules"] if name in wide]].astype(bool)
 
 
@@ -191,14 +166,14 @@ def error_kinds(results: Results) -> pd.DataFrame:
 @or_failure
 def rules_crossed(results: Results) -> pd.DataFrame:
     """How ``strict`` and ``flexible`` agree, sample by sample: counts of each pair of verdicts."""
-    keys = ["problem_id", "sample_index"]
-    verdict = {
-        rule: results.of_rule(rule).set_index(keys)["correct"].map({True: f"{rule} right", False: f"{rule} wrong"})
-        for rule in ("strict", "flexible")
-    }
-    counts = pd.crosstab(verdict["strict"].rename("samples"), verdict["flexible"].rename(None))
-    rows, columns = ([f"{rule} right", f"{rule} wrong"] for rule in ("strict", "flexible"))
-    return counts.reindex(index=rows, columns=columns, fill_value=0).rename_axis(index="samples", columns=None)
+    strict, flexible = (results.of_rule(rule).set_index(SAMPLE)["correct"] for rule in ("strict", "flexible"))
+    counts = pd.crosstab(strict.astype(object), flexible.astype(object)).reindex([True, False], fill_value=0)
+    counts = counts.reindex(columns=[True, False], fill_value=0)
+    counts.index, counts.columns = (
+        pd.Index([f"{rule} right", f"{rule} wrong"], name=name)
+        for rule, name in (("strict", "samples"), ("flexible", None))
+    )
+    return counts
 
 
 @or_failure
@@ -208,15 +183,16 @@ def health(results: Results) -> pd.DataFrame:
 
 
 def _checks(results: Results) -> list[dict[str, Any]]:
-    counts, replayed = results.metrics["health"], _OF_A_REPLAY if results.config.sampler == "replay" else {}
-    return [_check(name, counts[key], counts["requested"], replayed.get(key, advice)) for name, key, advice in _CHECKS]
-
-
-def _check(name: str, count: int | None, total: int, advice: str) -> dict[str, Any]:
-    if count is None:
-        return {"check": name, "samples": "", "share": "", "note": "not recorded by the source"}
-    note = f"above {WARN_ABOVE:.0%}: {advice}" if count / total > WARN_ABOVE else ""
-    return {"check": name, "samples": count, "share": f"{count / total:.1%}", "note": note}
+    health, replayed = results.metrics["health"], _OF_A_REPLAY if results.config.sampler == "replay" else {}
+    rows = []
+    for name, key, advice in _CHECKS:
+        if health[key] is None:
+            rows.append({"check": name, "samples": "", "share": "", "note": "not recorded by the source"})
+            continue
+        share = health[key] / health["requested"]
+        note = f"above {WARN_ABOVE:.0%}: {replayed.get(key, advice)}" if share > WARN_ABOVE else ""
+        rows.append({"check": name, "samples": health[key], "share": f"{share:.1%}", "note": note})
+    return rows
 
 
 @or_failure
@@ -232,15 +208,12 @@ def by_steps(results: Results) -> pd.DataFrame:
 @or_failure
 def at_k(results: Results) -> pd.DataFrame:
     """pass@k, maj@k and pass^k in percent with intervals, for powers of two up to N and N itself."""
-    ends, rows = results.metrics["intervals_at_k"], []
-    for k in ends.get("pass_at_k", {}):
-        row: dict[str, Any] = {"k": int(k)}
-        for name, title in (("pass_at_k", "pass@k %"), ("maj_at_k", "maj@k %"), ("pass_hat_k", "pass^k %")):
-            row[title] = _percent(results.metrics[name].get(k))
-            row[f"{title[:-2]} interval"] = _interval(*ends[name].get(k, (None, None)))
-        rows.append(row)
-    titles = ["k", "pass@k %", "pass@k interval", "maj@k %", "maj@k interval", "pass^k %", "pass^k interval"]
-    return pd.DataFrame(rows, columns=titles).set_index("k")
+    ends, columns = results.metrics["intervals_at_k"], {}
+    index = pd.Index([int(k) for k in ends.get("pass_at_k", {})], name="k")
+    for name, title in (("pass_at_k", "pass@k"), ("maj_at_k", "maj@k"), ("pass_hat_k", "pass^k")):
+        columns[f"{title} %"] = [_percent(results.metrics[name].get(str(k))) for k in index]
+        columns[f"{title} interval"] = [_interval(*ends[name].get(str(k), (None, None))) for k in index]
+    return pd.DataFrame(columns, index=index)
 
 
 @or_failure
@@ -280,6 +253,7 @@ def warnings(results: Results) -> list[str]:
     return lines
 
 
+SAMPLE = ["problem_id", "sample_index"]  # what names one completion
 _CHECKS = (
     ("failed", "failed", "these requests are unscored; run the sampling step again to repeat them"),
     ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),

@@ -152,7 +152,7 @@ def test_a_link_is_replaced_and_never_followed(reported, tmp_path, name):
 
 def test_no_cell_is_a_formula(tmp_path):
     """In cells, in the index and in the heading; numbers stay numbers."""
-    table = pd.DataFrame({one: [one, "-1"] for one in ACTS}, index=pd.Index([ACTS[0], "plain"], name=ACTS[3]))
+    table = pd.DataFrame({text: [text, "-1"] for text in ACTS}, index=pd.Index([ACTS[0], "plain"], name=ACTS[3]))
     rows = list(csv.reader(files.csv_text(table.assign(share=[-0.5, 2.0])).splitlines()))
     cells = [cell for row in rows for cell in row]
     assert not [cell for cell in cells if cell.lstrip().startswith(tuple("=+@＝\t"))]

@@ -79,7 +79,7 @@ def test_what_is_not_stated_is_not_judged():
     ],
     ids=["incomplete", "shots", "temperature", "exemplars"],
 )
-def test_nothing_across_protocols(metrics):  # traps.md 2.24
+def test_nothing_across_protocols(metrics):
     assert published.beside(metrics, "UL2 20B").empty
 
 

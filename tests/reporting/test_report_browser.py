@@ -51,8 +51,8 @@ class Tab:
         os.close(to_read), os.close(to_write)
         self.numbers, self.unread, self.session = count(1), b"", None
         self.loaded = False
-        self.said: list[str] = []  # the page's console: errors, breaches of its policy
-        target = next(one for one in self.call("Target.getTargets")["targetInfos"] if one["type"] == "page")
+        self.console: list[str] = []  # the page's console: errors, breaches of its policy
+        target = next(info for info in self.call("Target.getTargets")["targetInfos"] if info["type"] == "page")
         self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
@@ -79,7 +79,7 @@ class Tab:
     def note(self, event: dict) -> None:
         self.loaded |= event.get("method") == "Page.loadEventFired"
         if event.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
-            self.said.append(json.dumps(event["params"]))
+            self.console.append(json.dumps(event["params"]))
 
     def open(self, page: Path, state: str = "") -> None:
         for url in ("about:blank", page.resolve().as_uri() + state):  # so that another state loads the page anew
@@ -89,8 +89,7 @@ class Tab:
                 self.note(self.next())
 
     def run(self, expression: str):
-        given = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        done = self.call("Runtime.evaluate", **given)
+        done = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
@@ -117,10 +116,10 @@ def tab(tmp_path_factory):
 def hostile(problems, tmp_path):
     """A run whose questions, gold solutions and completions are all hostile; flexible reads each, strict none."""
     bad = [
-        Problem(one.id, f"{text} {one.question}", f"{text}\n{one.solution}", one.answer)
-        for one, text in zip(problems, HOSTILE, strict=True)
+        Problem(problem.id, f"{text} {problem.question}", f"{text}\n{problem.solution}", problem.answer)
+        for problem, text in zip(problems, HOSTILE, strict=True)
     ]
-    texts = [[f"{text}\nThe answer is {one.answer}."] for one, text in zip(problems, HOSTILE, strict=True)]
+    texts = [[f"{text}\nThe answer is {problem.answer}."] for problem, text in zip(problems, HOSTILE, strict=True)]
     return results_of(bad, texts, tmp_path, rules="both")
 
 
@@ -143,9 +142,9 @@ def test_the_probe_sees_text_that_acts(tab, tmp_path):
     assert tab.run("[window.acted, document.title]") == [True, "acted"]
 
 
-def test_hostile_text_in_the_report(tab, hostile):  # traps.md 4.27
+def test_hostile_text_in_the_report(tab, hostile):
     page = report.save(hostile)
-    tab.said.clear()
+    tab.console.clear()
     tab.open(page)
     tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert tab.run("[window.acted ?? null, document.title]") == [None, hostile.headline]
@@ -155,7 +154,7 @@ def test_hostile_text_in_the_report(tab, hostile):  # traps.md 4.27
     assert tab.run("document.querySelectorAll('iframe, svg, a[href^=javascript]').length") == 0
     assert tab.run("document.scripts.length") == 2  # the data and the one that shows them
     assert tab.run("[...document.images].every((one) => one.src.startsWith('data:') && one.naturalWidth > 0)")
-    assert tab.said == []  # no error, and nothing that the page's own policy had to stop
+    assert tab.console == []  # no error, and nothing that the page's own policy had to stop
 
 
 def test_the_report_runs_no_script_but_its_own(tab, hostile):
@@ -166,17 +165,16 @@ def test_the_report_runs_no_script_but_its_own(tab, hostile):
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "style-src 'unsafe-inline'" in policy and policy.count("unsafe-inline") == 1
     assert tab.run("[window.acted ?? null, document.title]") == [None, hostile.headline]
-    assert any("Content Security Policy" in one for one in tab.said)
+    assert any("Content Security Policy" in message for message in tab.console)
 
 
-def test_hostile_text_in_an_exported_notebook(tab, hostile, tmp_path):  # traps.md 4.27, 4.28
+def test_hostile_text_in_an_exported_notebook(tab, hostile, tmp_path):
     from nbconvert import HTMLExporter
 
     tables.show_in_full()
-    tables_shown = [tables.disagreeing_samples(hostile)[:3], tables.first_problems(hostile.problems)]
     texts_shown = [report.show_examples(hostile, correct=False, n=4), report.show_disagreements(hostile, n=4)]
     outputs = []
-    for value in (*texts_shown, *tables_shown, report.show_headline(hostile)):
+    for value in (*texts_shown, tables.disagreeing_samples(hostile)[:3], report.show_headline(hostile)):
         data, metadata = DisplayFormatter().format(value)
         assert not {"text/markdown", "text/latex", "application/javascript"} & set(data)
         outputs.append(nbformat.v4.new_output("display_data", data, metadata=metadata))
@@ -186,7 +184,7 @@ def test_hostile_text_in_an_exported_notebook(tab, hostile, tmp_path):  # traps.
     tab.open(page)
     assert tab.run("[window.acted ?? null, document.title]") == [None, "Notebook"]
     seen = plain(tab.run("document.body.innerText").replace("\u2028", "[U+2028]"))  # as it is in a DataFrame
-    assert [seen.count(text) for text in SHOWN] == [4 + 3 * (place < 3) for place in range(4)]
+    assert [seen.count(text) for text in SHOWN] == [4 + (place < 3) for place in range(4)]
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +209,7 @@ def page(tmp_path_factory) -> Path:
     return report.save(evaluate(config))
 
 
-FOUND = {  # filters of the address, and what they find in that report, whose headline rule is flexible
+COUNTS = {  # filters of the address, and what they find in that report, whose headline rule is flexible
     "#show=right": "2 samples of 2 problems",
     "#show=right&rule=strict": "1 sample of 1 problem",
     "#show=wrong,truncated": "1 sample of 1 problem",
@@ -231,8 +229,8 @@ FOUND = {  # filters of the address, and what they find in that report, whose he
 def test_filters_stand_in_the_address(tab, page):
     tab.open(page)
     assert tab.run(COUNT) == "4 samples of 4 problems"
-    for state, said in FOUND.items():
-        assert (state, tab.run(go_to(state))) == (state, said)
+    for state, expected in COUNTS.items():
+        assert (state, tab.run(go_to(state))) == (state, expected)
     tab.open(page, "#show=right")
     assert tab.run(COUNT) == "2 samples of 2 problems"
     tab.run("document.forms[0].steps.value = '2'")
