@@ -23,7 +23,8 @@ def imagined(skill: float, same_mistake: float, n: int = 16, seed: int = 0) -> P
     and the same number; all others differ from each other.
     """
     problems, rng = data.load("classroom"), np.random.default_rng(seed)
-    correct = rng.random((len(problems), n)) < chances(skill, len(problems), rng)[:, None]
+    solves = chances(skill, len(problems), rng)[:, None]
+    correct = rng.random((len(problems), n)) < solves
     mistakes = np.where(rng.random(correct.shape) < share("same_mistake", same_mistake), 1, 2 + np.arange(n))
     answers: list[list[Decimal | None]] = [
         [problem.answer + int(offset) for offset in row]
