@@ -1,26 +1,11 @@
-"""The rule ``flexible``: which number of a completion is its answer, as one stated order.
+"""The rule ``flexible``: which number of a completion is its answer. docs/answers.md states its grammar step by step.
 
     "<think>2*9=18?</think>She sells 9 eggs at $2.\\n**Answer:** $18 a day (not 20).\\n\\nQ: If 5 cars ..."  ->  18
 
-1. The part that is the answer is taken (``passages``): outside reasoning, the first turn, without programs; a new
-   question ends it once a number was given. Spellings are made one (``numerals.normalise``).
-2. Where the answer is stated, the last statement decides. Statements are
-   a. a ``####`` marker (a heading ``#### 1. Count``, or ``#### Rest: ...`` with working below, is none);
-   b. ``\\boxed{...}``; one left empty or never closed takes back what was stated before it;
-   c. a tag ``<answer>...</answer>``, read as a text of its own;
-   d. an answer phrase or label: ``the answer is``, ``Answer:``, ``A:`` at the start of a line, ``Final answer``, a
-      heading ``Answer``, a JSON key ``"answer":``, ``答案是``. A remark (``the answer is based on ...``) and a blank to
-      fill in (``The answer is ____``) are none. A label with working behind it, alone on its line or first of the text,
-      is a heading: what follows is read as a text of its own.
-3. The value of a statement is the number right behind it, or what the last ``=`` of its clause equals (``the answer is
-   2 x 9 = 18``), else the number its sentence is about (``sentences``).
-4. Where nothing is stated: the number that the last sentence with a number is about. None where the text breaks off,
-   loops, ends as a program (``passages.has_no_last_word``) or was cut by the token limit. Step and list numbers never
-   count, a sentence that asks or checks only where there is no other.
-5. What is stated but is no number (``#### 7:30``, ``\\boxed{2^{10}}``, ``infinity``, ``cannot be determined``, code,
-   ``3 + 4``, ``18 + x``, words alone) is no answer: nothing is evaluated, and no weaker kind is asked.
-
-Every step looks at each character a bounded number of times, so the time is linear in the length of the text.
+The last statement decides: a ``####`` marker, a box, a tag, an answer phrase or label. Where there is none, it is a
+number that stands alone, else the one that the last sentence is about. What is stated but is no number (``#### 7:30``,
+``18 + x``) is no answer: nothing is evaluated, and no weaker kind is asked. Every step looks at each character a
+bounded number of times, so the time is linear in the length of the text.
 """
 
 import re
@@ -40,18 +25,18 @@ WORDS: Reading = (False, Decimal(1))  # a statement in words alone
 
 _MARKER = re.compile(r"#{4,}")
 _BOX = re.compile(r"(?:\\f?box(?:ed)?|\bboxed|\x08oxed)(?: ?\{| ?(?=\$?-?[0-9]))")
-_TAG = re.compile(r"<[a-z_]{0,20}(?:answer|solution)[a-z_]{0,12} ?>")
+_TAG = re.compile(r"<(?:[a-z_]{0,20}(?:answer|solution)[a-z_]{0,12}|final) ?>")
 _PHRASE = re.compile(
     r"""ans(?<![a-z/]ans)(?:wers?)?(?![a-z]) ["'*_`)\]]{0,4} (?:[ ]?\([^()\n]{0,40}\))?
     (?:[ ,]{1,2}(?:to|for|of|in|on|as|here|therefore|then|thus|now|we|i)\b[^.:=\n]{0,80}? | ,[^.:=,\n]{0,60},)?
     ["'*_`]{0,4}[ ]{0,2}
-    (?: (?P<label>[:=]|-?>)
+    (?: (?P<label>[:=]|-?>|is:(?=[*_ ]*\n))
       | (?:is|was|are|equals|becomes|(?:would|will|should|must)\ be|comes\ (?:out\ )?to)(?![\w'])
     )
     """,
     re.VERBOSE,
 )
-_OTHER_PHRASE = re.compile(r"(?:答案|答え|答|정답|답) {0,2}(?:[:=是为為は]|應該是|应该是)")
+_OTHER_PHRASE = re.compile(r"(?:答案|答え|答|정답|답)[*_ ]{0,3}(?:(?P<label>[:=])|[是为為は은]|應該是|应该是)")
 _HEADING = re.compile(r"^[ \t#>*_]{0,8}(?:the )?(final )?answer[ *_#]{0,4}$", re.MULTILINE)
 _FINAL_ANSWER = re.compile(rf"final answer(?=[^\w\n:=]{{0,6}}(?:{CURRENCY} ?)?[0-9])", re.IGNORECASE)
 _A_LABEL = re.compile(r"^[ \t>*_#\"'(]{0,6}A[*_]{0,2} ?:", re.MULTILINE)
@@ -68,7 +53,7 @@ _ENTRY_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'($£€]{0,3}[A-Za-z0-9]")
 _CODE = re.compile(r"__[a-z]|[A-Za-z_]\w+\(|\b(?:import|lambda)\b")
 _NO_NUMBER = re.compile(
     r"(?:infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b|insufficient)"
-    r"|.{0,80}?\b(?:can(?:not|'t| not) be (?:determined|answered|calculated|found|solved)"
+    r"|.{0,80}?\b(?:can(?:not|'t| not) (?:be (?:answered|calculated|found|solved)|(?:be )?determine)"
     r"|not enough (?:information|data)"
     r"|(?:unable|not possible|impossible) to (?:determine|answer|calculate|say|tell|solve))",
     re.IGNORECASE,
@@ -84,7 +69,7 @@ _CLAUSE_END = re.compile(
     r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\s(?:because|since|as|where|so|and|which|after|if|when)\b|\n",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$|[A-Z][a-z])|\n")
+_SENTENCE_END = re.compile(r"(?<!\.[a-z])(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?](?=\s|$|[A-Z][a-z])|\n")
 _BARE_END = re.compile(
     r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)|[^\w\n.;]*+(?:[A-Za-z]++[^\w\n.;]*+){0,2}+[.;](?:\s|$)"
 )
@@ -94,8 +79,15 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"[\W_]*(?:(?:double[- ])?check|verif\w+|note|confidence|let me know|to (?:check|verify))\b", re.IGNORECASE
+    r"[\W_]*(?:(?:double[- ])?check|verif\w+|note|confidence|let me know|to (?:check|verify))\b|\W*\(.*\)\W*\Z", re.IGNORECASE
 )
+_ALONE = re.compile(  # the first paragraph, or a line in bold
+    rf"(?:\A\s*|^[ \t>]*\*\*)(?:{CURRENCY} ?)?-?[0-9][0-9.,/]*(?<![.,])(?: ?%| [A-Za-z]+){{0,2}}\.?(?:\*\*\.?$|[ \t]*\n[ \t]*\n|(?<=[A-Za-z]\.)[ \t])",
+    re.MULTILINE,
+)
+_REST = re.compile(  # a heading, and all below it
+    r"\n[\W_]*(?:(?:double[- ])?check\w*|verif\w+|explanation|justification|notes?|here(?:'s| is) how|key points)\b[^\n0-9]*(?:\n|\Z)"
+    , re.IGNORECASE)
 _EMPTY_LABEL = re.compile(r"\n\W{0,6}(?:A|Answer)\W{0,6}\Z")
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
@@ -164,7 +156,7 @@ def _behind_marker(text: str, start: int, limit: int) -> Reading:
         return True, None
     if number is None or has_more and (_step_number(text, lead) == lead or is_ordinal(text, number)):
         return ABSENT
-    if number.start() > lead and _DIGIT.search(text, stop, limit):
+    if number.start() > lead and _DIGIT.search(text, stop):
         return ABSENT  # a heading with working below it
     return _value(text, start, stop)
 
@@ -193,11 +185,7 @@ def _behind_phrase(text: str, match: re.Match[str], limit: int) -> Reading:
         return True, None
     if _REMARK.match(text, lead, stop) or _BLANK.match(text, start, limit):
         return ABSENT
-    is_label = (
-        match.re in (_HEADING, _FINAL_ANSWER, _A_LABEL)
-        or match.groupdict().get("label") is not None
-        or ("\n" in text[start:lead] and text.startswith(":", start))
-    )
+    is_label = match.groupdict().get("label", True) is not None
     number = NUMBER.search(text, lead, stop)
     if is_label and _is_title(text, match, lead, stop, limit, number):
         return _section(text, start, limit)
@@ -219,7 +207,7 @@ def _is_title(text: str, match: re.Match[str], lead: int, stop: int, limit: int,
         return alone
     sentence = _SENTENCE_END.search(text, lead, limit)
     goes_on = sentence is not None and sentence[0] != "\n" and _DIGIT.search(text, sentence.end(), stop) is not None
-    return alone or opens or goes_on
+    return alone or goes_on or (opens and _DIGIT.search(text, stop, limit) is not None)
 
 
 def _section(text: str, start: int, stop: int) -> Reading:
@@ -235,13 +223,11 @@ def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Re
         return ABSENT
     if _CODE.search(text, start, number.start()):
         return True, None
-    if number.start() > _LEAD.match(text, start, stop).end():  # type: ignore[union-attr]
-        end = _SENTENCE_END.search(text, number.end(), stop)
-        return number_of(text[start : end.start() if end else stop])
-    end = _CLAUSE_END.search(text, number.end(), stop)
+    stands_right_there = number.start() <= _LEAD.match(text, start, stop).end()  # type: ignore[union-attr]
+    end = (_CLAUSE_END if stands_right_there else _SENTENCE_END).search(text, number.end(), stop)
     clause = text[start : end.start() if end else stop]
-    equals = clause.rfind("=")
-    if (equals >= 0 and NUMBER.search(clause, equals)) or (may_be_subject and value(text, number) is not None):
+    equals = NUMBER.search(clause, clause.rfind("=")) if "=" in clause else None
+    if equals or not stands_right_there or (may_be_subject and value(text, number) is not None):
         return number_of(clause)
     return worked_out(text[:stop], number)
 
@@ -249,8 +235,14 @@ def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Re
 def _unstated(text: str, is_end: bool = True) -> Reading:
     """Step 4: the last sentence with a number."""
     text = _EMPTY_LABEL.sub("", text.rstrip())
+    rest = _REST.search(text)
+    if rest and NUMBER.search(text, 0, rest.start()):
+        text, is_end = text[: rest.start()], False
     if is_end and has_no_last_word(text):
         return ABSENT
+    alone = _ALONE.findall(text)
+    if alone:
+        return number_of(alone[-1])
     weak: Reading = ABSENT
     for line in filter(_WORD.search, reversed(text.split("\n"))):
         step = _step_number(line, 0)

@@ -173,7 +173,7 @@ _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _VULGAR = re.compile(rf"(?:(?<=([0-9])) ?)?([{''.join(_FRACTIONS)}])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(?<!\d[\xa0\u2009\u202f])\d{1,3}(?:[\xa0\u2009\u202f]\d{3})++(?!\d)")
-_WIDE_COMMA = re.compile(r"(?<=[０-９])，(?=[０-９]{3})")  # between digits of its own width: thousands
+_WIDE_COMMA = re.compile(r"(?<=[０-９])，(?=[０-９]{3})|(?<=[0-9])，(?=000(?!\d))")
 _BLANK_THOUSANDS = re.compile(
     r"[1-9](?<![\d.,:/'-].)(?<!\d[ ~'].)[0-9]{0,2}([ ~'])[0-9]{3}(?:\1[0-9]{3})*(?![ ~']?\d|-[A-Za-z]| ?[/:]\d)"
 )

@@ -39,7 +39,7 @@ _REASONING_HINTS = (
     "channel",
     "inner_suffix",
 )
-_FORCED = re.compile(r"\n[^\n]{0,40}\banswer\b[^\n]{0,40}\\boxed[^\n]*\s*\Z", re.IGNORECASE)
+_FORCED = re.compile(r"\n[^\n]{0,80}\\boxed[^\n]*\s*\Z")
 _TURN_END = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|end_of_turn|END_RESPONSE|END_OF_TURN_TOKEN|return|call|user)\|>"
     r"|</s>|<eos>|<end_of_turn>|<turn\|>|\[INST\]|<｜(?:User|end▁of▁sentence)｜>"
@@ -55,7 +55,7 @@ _ASKING_ELSEWHERE = ("问题", "題目", "题目", "問題", "Pregunta", "Frage"
 _QUESTION = re.compile(
     r"(?:^[ \t>#*_]{0,8}(?:[Nn]ext |[Nn]ew |[Aa]nother )?|(?<=[.!?]) {1,3})"
     rf"(?:(?:{_ASKING}) {{0,2}}[0-9]{{0,4}}|Q[0-9]{{0,4}}|{'|'.join(_ASKING_ELSEWHERE)})[*_ ]{{0,3}}[:：]"
-    rf"|^#{{1,6}} ?\**(?:{_ASKING})(?: [0-9]{{1,4}})?[* ]{{0,3}}$",
+    rf"|^\[(?:{_ASKING}) ?[0-9]{{0,4}}\]|^#{{1,6}} ?\**(?:{_ASKING})(?: [0-9]{{1,4}})?[* ]{{0,3}}$",
     re.MULTILINE,
 )
 # A completion holds none of these as a rule; asking for them first is many times faster than searching a pattern.
@@ -69,11 +69,14 @@ _PROGRAM_LINE = re.compile(
     r"|[A-Za-z]\w* ?=(?!=)(?: ?[-+*/(]* ?[A-Za-z_][\w.]*\)*)+\(?[^=\n]*\Z)"
 )
 _BREAKS_OFF = re.compile(
-    r"(?:[-+*/×÷=(\[{<:&]|\\\w+|\b(?:the|an?|of|and|or|but|is|are|was|were|be|by|for|from|with|per|then|because|that"
+    r"(?:[-+*/×÷=(\[{<:;&]|;\s*\}|\\\w+|\b(?:the|an?|of|and|or|but|is|are|was|were|be|by|for|from|with|per|then|because|that"
     r"|which|if|when|than|will|would|has|have|had|he|she|they|we|costs?|into|at|its|their|his|her|let's))\s*\Z"
     r"|\([^()\n]{0,60}\w\Z",
     re.IGNORECASE,
 )
+# A last sentence of three words or more, without number and end.
+_UNFINISHED = re.compile(r"(?:(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?:]\s{1,2}|\n)[*_ ]{0,4}[A-Z](?:[^0-9.!?\s]*[ \t]+){2,}[^0-9.!?\s]*[a-z,]\Z")
+_SENTENCE = re.compile(r"[a-z][.!?](?:\s|\Z)")
 _WORD = re.compile(r"\w")
 _LOOP = 40  # characters at the end that must stand four times over, a whole number of periods apart
 
@@ -135,9 +138,14 @@ def has_no_last_word(text: str) -> bool:
     """Whether ``text`` breaks off, ends in a loop, or ends as a program: its last number is then no answer."""
     end = text.rstrip(" \n\t*_`$")
     line = end[end.rfind("\n") + 1 :][-300:]
-    return bool(_BREAKS_OFF.search(line) or _PROGRAM_LINE.match(line)) or _is_loop(end[-1000:])
+    is_prose = line[:1].isalpha() and line[-1:].isalnum() and ":" not in line and "=" not in line and line.count(" ") > 4
+    return (
+        bool(_BREAKS_OFF.search(line) or _UNFINISHED.search(end[-300:]) or _PROGRAM_LINE.match(line))
+        or (is_prose and len(_SENTENCE.findall(end)) >= 3)
+        or _is_loop(end[-1000:])
+    )
 
 
 def _is_loop(text: str) -> bool:
     period = len(text) - _LOOP - text.rfind(text[-_LOOP:], 0, len(text) - 1)
-    return len(text) >= 4 * period and text.endswith(text[-period:] * 4) if 4 <= period <= len(text) - _LOOP else False
+    return 2 <= period <= len(text) // 4 and text.endswith(text[-period:] * 4) and _WORD.search(text[-period:]) is not None

@@ -30,10 +30,10 @@ _PREPOSITION = (
 )
 _TO_THE_NUMBER = rf"[ \t]*(?:[*_\\(\[\"'~]|{CURRENCY})*[ \t]*-?\Z"
 _COMPLEMENT = re.compile(
-    r"(?:(?<!to )\b(?:is|are|was|were|be|been|equals?|becomes?|became|contains?|to (?:get|make|give|obtain|yield)"
+    r"(?:(?<!to )\b(?:is|are|was|were|be|been|equals?|becomes?|became|contains?"
     r"|(?:left|ends?|ended|remain\w*) (?:up )?with|(?:com|amount|add|work)\w* (?:out |up )?to"
-    r"|(?:total|sum|profit|loss|balance|amount|remainder|difference) of)|'s|=|共|合計|[是为為])\s*"
-    rf"(?:(?!{_PREPOSITION}\b|to\b)[A-Za-z']+,? ){{0,4}}"
+    r"|(?:total|sum|profit|loss|balance|amount|remainder|difference) of)|(?:it|that|he|she|there|what)'s|=|共|合計|[是为為])\s*"
+    rf"(?:(?!{_PREPOSITION}\b|to\b|\w+ing\b)[A-Za-z']+,? ){{0,4}}"
     rf"(?:(?:equal to|a total of|about|over|at least|at most|up to) )?{_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
@@ -43,17 +43,18 @@ _OBJECT = re.compile(
     r"|left|receives?|received|collects?|travels?|travell?ed|runs?|ran|walks?|walked|drinks?|reads?|owes?|scores?"
     r"|scored|charges?|totals?|lasts?|covers?|to)"
     rf"(?: (?:him|her|them|it|you|us|me|only|just|about|exactly|another|up to|back))?{_TO_THE_NUMBER}"
-    rf"|\b(?:for|at|of|by) (?:only |just |about )?{CURRENCY} ?-?\Z",
+    rf"|\b(?:for|of|by) (?:only |just |about )?{CURRENCY} ?-?\Z",
     re.IGNORECASE,
 )
 _PURPOSE = re.compile(  # "to fill 3", but not "has to pay 3"
     r"(?<!has )(?<!have )(?<!had )(?<!need )(?<!needs )(?<!able )(?<!going )\bto (?!be\b|get\b|make\b|give\b)[A-Za-z]+"
-    rf"(?: (?:the|all|his|her|their))*{_TO_THE_NUMBER}",
+    rf"(?: (?:the|all|his|her|their))*{_TO_THE_NUMBER}"
+    rf"|\b(?:needed|required|used|necessary|enough) to [A-Za-z]+{_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
-_ADJUNCT = re.compile(
-    rf"(?:\b{_PREPOSITION}(?: (?:the|these|those|his|her|their|its|my|our|your|an?|other|remaining|every|each|all|just"
-    rf"|only|about|\w+ing))*|#"
+_ADJUNCT = re.compile(  # a definite number (the 3 brothers) was known before
+    rf"(?:\b(?:{_PREPOSITION}|the|these|those|his|her|their)(?: (?:the|these|those|his|her|their|its|my|our|your|an?"
+    rf"|other|remaining|every|each|all|just|only|about|\w+ing))*|#"
     rf"|\b(?:{NAMED})|\([^()]*){_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
@@ -67,18 +68,20 @@ _CONDITION = re.compile(
     r"|out of|while|from)\b(?:[^,]|,(?! ))*, ",
     re.IGNORECASE,
 )
+_BRACKETS = re.compile(r"\([^()]*\)")
+_BOLD = re.compile(r"\*\*(?=[^\s*])[^*\n]{1,60}(?<=[^\s*])\*\*")
 _SUBORDINATE = re.compile(
     r",? \b(?:because|since|which|who|where|while|if|when|assuming|as (?!many|much|well))\b", re.IGNORECASE
 )
 _CONSEQUENCE = re.compile(
-    r"[,;] (?:and )?(?:so|therefore|thus|hence|which means|meaning)\b|\bround\w* (?:up |down |off )?to (?!the\b)"
+    r", (?:or|i\.e\.,?|that is,?) (?:about |\W{0,2})?(?=\$?[0-9][0-9.,]* [a-z]|\$)|[,;] (?:and )?(?:so|therefore|thus|hence|which means|meaning)\b|\bround\w* (?:up |down |off )?to (?!the\b)"
     r"|[,;] which (?:is|equals|gives|makes|leaves|results in|simplifies (?:it )?to|comes to)\b"
-    r"(?=[^0-9]{0,20}[0-9][0-9.,]*(?! ?[0-9%])(?![^.]*\b(?:more|less|fewer|times|than|of|from)\b))"
+    r"(?=[^0-9]{0,20}[0-9][0-9.,]*(?! ?[0-9%])(?![^.]*\b(?:more|less|fewer|times|than|of|from|after|before)\b))"
 )
 _NEGATION = re.compile(
     r"(?:\bnot|n't|\binstead of|\brather than)(?: just| only| equal to)? {1,2}\W{0,4}\Z", re.IGNORECASE
 )
-_OPERATOR = r"(?: \* |\*(?=[0-9($])| ?[×÷+] ?| (?:plus|minus|times|divided by) (?=[($£€]?[0-9]))"
+_OPERATOR = r"(?: \* |\*(?=[0-9($])| [×÷+] |[×÷+] ?| (?:plus|minus|times|divided by) (?=[($£€]?[0-9]))"
 _OPERATION_BEHIND = re.compile(
     rf"(?: ?[A-Za-z]{{1,12}}){{0,2}}%?(?:{_OPERATOR}| - )[($£€]{{0,2}}[0-9]"
     rf"|%?(?:{_OPERATOR}(?:[A-Za-z]\b|\(|\Z)| ?- ?[a-z]\b)|[xyzn]\b"
@@ -92,31 +95,34 @@ def number_of(sentence: str, is_conclusion: bool = True, is_exact: bool = True) 
 
     ``is_exact``: so is a difference of two numbers (``10 - 12``), which may be a score or a range in running text.
     """
-    start, stop = _main_clause(sentence)
-    ranked: list[tuple[int, re.Match[str]]] = []
-    for match in NUMBER.finditer(sentence, start, stop):
-        number = value(sentence, match)
-        if number is not None and not _NEGATION.search(sentence[max(0, match.start() - 24) : match.start()]):
-            ranked.append((_rank(sentence, start, match), match))
-    if not ranked:
+    bold = [span.span() for span in _BOLD.finditer(sentence)]
+    start, stop = (0, len(sentence)) if bold else _main_clause(sentence)
+    numbers = [
+        match
+        for match in NUMBER.finditer(sentence, start, stop)
+        if value(sentence, match) is not None
+        and not _NEGATION.search(sentence[max(0, match.start() - 24) : match.start()])
+    ]
+    numbers = [match for match in numbers if any(a < match.start() < b for a, b in bold)] or numbers
+    if not numbers:
         return ABSENT
-    whole = [(rank, match) for rank, match in ranked if rank and worked_out(sentence, match, is_exact)[1] is not None]
+    ranked = [(_rank(sentence, start, match), match) for match in numbers]
+    whole = [(rank, match) for rank, match in ranked if rank > 0 and worked_out(sentence, match, is_exact)[1] is not None]
     best = max(rank for rank, _ in whole or ranked)
     equals = [match for rank, match in whole or ranked if rank == best]
-    return worked_out(sentence, equals[0 if is_conclusion and best % 4 < 3 else -1], is_exact)
+    return worked_out(sentence, equals[0 if is_conclusion and best < 3 else -1], is_exact)
 
 
 def _main_clause(sentence: str) -> tuple[int, int]:
-    """Where the part starts and stops that the number is looked for in: the last consequence, behind its last ``=``."""
+    """Where the part that states the number starts and stops: the last consequence, behind its last ``=``."""
     start = 0
     for consequence in _CONSEQUENCE.finditer(sentence):
         start = consequence.end() if NUMBER.search(sentence, consequence.end()) else start
-    equals = sentence.rfind("=")
+    condition = _CONDITION.match(sentence, start)
+    start = condition.end() if condition and NUMBER.search(sentence, condition.end()) else start
+    equals = _BRACKETS.sub(lambda brackets: " " * len(brackets[0]), sentence).rfind("=")
     if equals >= start and NUMBER.search(sentence, equals):
         start = equals
-    else:
-        condition = _CONDITION.match(sentence, start)
-        start = condition.end() if condition and NUMBER.search(sentence, condition.end()) else start
     first = NUMBER.search(sentence, start)
     behind = _SUBORDINATE.search(sentence, first.end()) if first else None
     return start, behind.start() if behind else len(sentence)
@@ -124,14 +130,15 @@ def _main_clause(sentence: str) -> tuple[int, int]:
 
 def _rank(sentence: str, start: int, match: re.Match[str]) -> int:
     before = sentence[max(start, match.start() - 80) : match.start()]
-    bold = 4 if sentence.count("**", 0, match.start()) % 2 else 0
-    if _ADJUNCT_BEHIND.match(sentence, match.end()) or is_ordinal(sentence, match) or _PURPOSE.search(before):
-        return bold
+    if is_ordinal(sentence, match):
+        return -1
+    if _ADJUNCT_BEHIND.match(sentence, match.end()) or _PURPOSE.search(before):
+        return 0
     if _COMPLEMENT.search(before) or _COMPLEMENT_BEHIND.match(sentence, match.end()):
-        return bold + 3
+        return 3
     if _OBJECT.search(before):
-        return bold + 2
-    return bold + (0 if _ADJUNCT.search(before) else 1)
+        return 2
+    return 0 if _ADJUNCT.search(before) else 1
 
 
 def worked_out(sentence: str, match: re.Match[str], is_exact: bool = True) -> Reading:
