@@ -79,8 +79,10 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"[\W_]*(?:(?:double[- ])?check|verif\w+|note|confidence|let me know|to (?:check|verify))\b|\W*\(.*\)\W*\Z", re.IGNORECASE
+    r"[\W_]*(?:(?:to |let's |we can )?(?:(?:double[- ])?check|verify)|verif\w+|note|confidence|let me know|i hope|feel free"
+    r"|ask|would you)\b|\W*\(.*\)\W*\Z|.*\?\Z", re.IGNORECASE
 )
+_ASKS = re.compile(r"\b(?:how|what|which|can you|could you)\b.*\?\Z", re.IGNORECASE)
 _ALONE = re.compile(  # the first paragraph, or a line in bold
     rf"(?:\A\s*|^[ \t>]*\*\*)(?:{CURRENCY} ?)?-?[0-9][0-9.,/]*(?<![.,])(?: ?%| [A-Za-z]+){{0,2}}\.?(?:\*\*\.?$|[ \t]*\n[ \t]*\n|(?<=[A-Za-z]\.)[ \t])",
     re.MULTILINE,
@@ -189,6 +191,8 @@ def _behind_phrase(text: str, match: re.Match[str], limit: int) -> Reading:
     number = NUMBER.search(text, lead, stop)
     if is_label and _is_title(text, match, lead, stop, limit, number):
         return _section(text, start, limit)
+    if number and not is_label and _SENTENCE_END.search(text, lead, number.start()):
+        return ABSENT
     if number is None:
         return WORDS if _WORD.search(text, lead, stop) and not _DIGIT.search(text, stop) else ABSENT
     return _value(text, start, stop, is_label)
@@ -253,9 +257,9 @@ def _unstated(text: str, is_end: bool = True) -> Reading:
             if _NO_NUMBER.match(sentence) and not weak[0]:
                 return True, None
             reading = number_of(sentence, _CONCLUSION.match(sentence) is not None, is_exact=False)
-            if not reading[0]:
+            if not reading[0] or _ASKS.search(sentence):
                 continue
-            if not _ASIDE.match(sentence) and not sentence.endswith("?"):
+            if not _ASIDE.match(sentence):
                 return reading
             weak = weak if weak[0] else reading
     return weak

@@ -32,7 +32,7 @@ _TO_THE_NUMBER = rf"[ \t]*(?:[*_\\(\[\"'~]|{CURRENCY})*[ \t]*-?\Z"
 _COMPLEMENT = re.compile(
     r"(?:(?<!to )\b(?:is|are|was|were|be|been|equals?|becomes?|became|contains?"
     r"|(?:left|ends?|ended|remain\w*) (?:up )?with|(?:com|amount|add|work)\w* (?:out |up )?to"
-    r"|(?:total|sum|profit|loss|balance|amount|remainder|difference) of)|(?:it|that|he|she|there|what)'s|=|共|合計|[是为為])\s*"
+    r"|(?:total|sum|count|cost|price|profit|loss|balance|amount|remainder|difference) of)|(?:it|that|he|she|there|what)'s|=|共|合計|[是为為])\s*"
     rf"(?:(?!{_PREPOSITION}\b|to\b|\w+ing\b)[A-Za-z']+,? ){{0,4}}"
     rf"(?:(?:equal to|a total of|about|over|at least|at most|up to) )?{_TO_THE_NUMBER}",
     re.IGNORECASE,
@@ -84,7 +84,7 @@ _NEGATION = re.compile(
 _OPERATOR = r"(?: \* |\*(?=[0-9($])| [×÷+] |[×÷+] ?| (?:plus|minus|times|divided by) (?=[($£€]?[0-9]))"
 _OPERATION_BEHIND = re.compile(
     rf"(?: ?[A-Za-z]{{1,12}}){{0,2}}%?(?:{_OPERATOR}| - )[($£€]{{0,2}}[0-9]"
-    rf"|%?(?:{_OPERATOR}(?:[A-Za-z]\b|\(|\Z)| ?- ?[a-z]\b)|[xyzn]\b"
+    rf"|%?(?:{_OPERATOR}(?:[A-Za-z]\b|\(|\Z)| ?- ?[a-z]\b)|[xyzn]\b|\([a-z] "
 )
 _DIFFERENCE_BEHIND = re.compile(r"%? ?(?:[-/^]|x(?= ?[0-9])) ?[($£€]{0,2} ?[0-9]| ?[-/]\s*\Z")
 _OPERATION_BEFORE = re.compile(rf"(?:[A-Za-z0-9)%]{_OPERATOR}|(?:\b[a-z]|[0-9)%]) - |[0-9] ?/ ?){_TO_THE_NUMBER}")
