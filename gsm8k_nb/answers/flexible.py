@@ -73,11 +73,6 @@ _SENTENCE_END = re.compile(r"(?<!\.[a-z])(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?](?=
 _BARE_END = re.compile(
     r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)|[^\w\n.;]*+(?:[A-Za-z]++[^\w\n.;]*+){0,2}+[.;](?:\s|$)"
 )
-_CONCLUSION = re.compile(
-    r"[\W_]*(?:and |then )?(?:so|therefore|thus|hence|finally|consequently|overall|in (?:conclusion|summary|total)"
-    r"|altogether|as a result|this means|that means|which means|to conclude|conclusion)\b",
-    re.IGNORECASE,
-)
 _ASIDE = re.compile(
     r"[\W_]*(?:(?:to |let's |we can )?(?:(?:double[- ])?check|verify)|verif\w+|note|confidence|let me know|i hope|feel free"
     r"|ask|would you)\b|\W*\(.*\)\W*\Z|.*\?\Z", re.IGNORECASE
@@ -256,7 +251,7 @@ def _unstated(text: str, is_end: bool = True) -> Reading:
             sentence = line[max(begin, end - LONGEST) : end]
             if _NO_NUMBER.match(sentence) and not weak[0]:
                 return True, None
-            reading = number_of(sentence, _CONCLUSION.match(sentence) is not None, is_exact=False)
+            reading = number_of(sentence, is_exact=False)
             if not reading[0] or _ASKS.search(sentence):
                 continue
             if not _ASIDE.match(sentence):

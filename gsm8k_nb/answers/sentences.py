@@ -28,6 +28,8 @@ _PREPOSITION = (
     r"(?:in|every|each|per|for|after|by|within|at|on|over|during|from|before|with|than|since|until|between|among|of|through"
     r"|throughout|about|across|all|both|another|first|last|next|under|above|below|without|out of)"
 )
+_DEFINITE = r"(?:the|these|those|his|her|their|its|my|our|your|[a-z]+'s)"
+_WORDS = r"(?: (?:[0-9]+ )?[A-Za-z]+){0,3}"
 _TO_THE_NUMBER = rf"[ \t]*(?:[*_\\(\[\"'~]|{CURRENCY})*[ \t]*-?\Z"
 _COMPLEMENT = re.compile(
     r"(?:(?<!to )\b(?:is|are|was|were|be|been|equals?|becomes?|became|contains?"
@@ -37,24 +39,14 @@ _COMPLEMENT = re.compile(
     rf"(?:(?:equal to|a total of|about|over|at least|at most|up to) )?{_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
-_OBJECT = re.compile(
-    r"\b(?:has|have|had|costs?|takes?|took|needs?|needed|makes?|made|gives?|gave|weighs?|earns?|earned|holds?|requires?"
-    r"|produces?|uses?|used|eats?|ate|pays?|paid|spends?|spent|gets?|got|saves?|saved|sells?|sold|buys?|bought|leaves?"
-    r"|left|receives?|received|collects?|travels?|travell?ed|runs?|ran|walks?|walked|drinks?|reads?|owes?|scores?"
-    r"|scored|charges?|totals?|lasts?|covers?|to)"
-    rf"(?: (?:him|her|them|it|you|us|me|only|just|about|exactly|another|up to|back))?{_TO_THE_NUMBER}"
-    rf"|\b(?:for|of|by) (?:only |just |about )?{CURRENCY} ?-?\Z",
-    re.IGNORECASE,
-)
 _PURPOSE = re.compile(  # "to fill 3", but not "has to pay 3"
-    r"(?<!has )(?<!have )(?<!had )(?<!need )(?<!needs )(?<!able )(?<!going )\bto (?!be\b|get\b|make\b|give\b)[A-Za-z]+"
-    rf"(?: (?:the|all|his|her|their))*{_TO_THE_NUMBER}"
-    rf"|\b(?:needed|required|used|necessary|enough) to [A-Za-z]+{_TO_THE_NUMBER}",
+    r"(?<!has )(?<!have )(?<!had )(?<!need )(?<!needs )(?<!able )(?<!going )\bto (?!be\b)"
+    rf"(?!(?:get|make|give){_TO_THE_NUMBER})[A-Za-z]+{_WORDS}{_TO_THE_NUMBER}|\b(?:needed|required|used|necessary|enough) to [A-Za-z]+{_WORDS}{_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
 _ADJUNCT = re.compile(  # a definite number (the 3 brothers) was known before
-    rf"(?:\b(?:{_PREPOSITION}|the|these|those|his|her|their)(?: (?:the|these|those|his|her|their|its|my|our|your|an?"
-    rf"|other|remaining|every|each|all|just|only|about|\w+ing))*|#"
+    rf"(?:\b(?:{_PREPOSITION}|{_DEFINITE})(?: (?:{_DEFINITE}|an?|other|original|remaining|every|each|all|just|only|about"
+    rf"|\w+ing))*(?:{_TO_THE_NUMBER[:-4]}[0-9.,]+(?: [A-Za-z]+){{0,2}} and)?|#"
     rf"|\b(?:{NAMED})|\([^()]*){_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
@@ -71,7 +63,8 @@ _CONDITION = re.compile(
 _BRACKETS = re.compile(r"\([^()]*\)")
 _BOLD = re.compile(r"\*\*(?=[^\s*])[^*\n]{1,60}(?<=[^\s*])\*\*")
 _SUBORDINATE = re.compile(
-    r",? \b(?:because|since|which|who|where|while|if|when|assuming|as (?!many|much|well))\b", re.IGNORECASE
+    r",? \b(?:because|since|which|who|where|while|if|when|assuming|as (?!many|much|well))\b"
+    r"|, (?=\$?[0-9.]+ (?:more|less|fewer)\b)", re.IGNORECASE
 )
 _CONSEQUENCE = re.compile(
     r", (?:or|i\.e\.,?|that is,?) (?:about |\W{0,2})?(?=\$?[0-9][0-9.,]* [a-z]|\$)|[,;] (?:and )?(?:so|therefore|thus|hence|which means|meaning)\b|\bround\w* (?:up |down |off )?to (?!the\b)"
@@ -81,7 +74,7 @@ _CONSEQUENCE = re.compile(
 _NEGATION = re.compile(
     r"(?:\bnot|n't|\binstead of|\brather than)(?: just| only| equal to)? {1,2}\W{0,4}\Z", re.IGNORECASE
 )
-_OPERATOR = r"(?: \* |\*(?=[0-9($])| [×÷+] |[×÷+] ?| (?:plus|minus|times|divided by) (?=[($£€]?[0-9]))"
+_OPERATOR = r"(?: \* |\*(?=[0-9($])| [×÷+/x] |[×÷+] ?| (?:plus|minus|times|divided by) (?=[($£€]?[0-9]))"
 _OPERATION_BEHIND = re.compile(
     rf"(?: ?[A-Za-z]{{1,12}}){{0,2}}%?(?:{_OPERATOR}| - )[($£€]{{0,2}}[0-9]"
     rf"|%?(?:{_OPERATOR}(?:[A-Za-z]\b|\(|\Z)| ?- ?[a-z]\b)|[xyzn]\b|\([a-z] "
@@ -90,7 +83,7 @@ _DIFFERENCE_BEHIND = re.compile(r"%? ?(?:[-/^]|x(?= ?[0-9])) ?[($£€]{0,2} ?[0
 _OPERATION_BEFORE = re.compile(rf"(?:[A-Za-z0-9)%]{_OPERATOR}|(?:\b[a-z]|[0-9)%]) - |[0-9] ?/ ?){_TO_THE_NUMBER}")
 
 
-def number_of(sentence: str, is_conclusion: bool = True, is_exact: bool = True) -> Reading:
+def number_of(sentence: str, is_exact: bool = True) -> Reading:
     """The number that ``sentence`` states; stated without a number where it is an expression that was not worked out.
 
     ``is_exact``: so is a difference of two numbers (``10 - 12``), which may be a score or a range in running text.
@@ -110,7 +103,7 @@ def number_of(sentence: str, is_conclusion: bool = True, is_exact: bool = True) 
     whole = [(rank, match) for rank, match in ranked if rank > 0 and worked_out(sentence, match, is_exact)[1] is not None]
     best = max(rank for rank, _ in whole or ranked)
     equals = [match for rank, match in whole or ranked if rank == best]
-    return worked_out(sentence, equals[0 if is_conclusion and best < 3 else -1], is_exact)
+    return worked_out(sentence, equals[-1], is_exact)
 
 
 def _main_clause(sentence: str) -> tuple[int, int]:
@@ -135,8 +128,6 @@ def _rank(sentence: str, start: int, match: re.Match[str]) -> int:
     if _ADJUNCT_BEHIND.match(sentence, match.end()) or _PURPOSE.search(before):
         return 0
     if _COMPLEMENT.search(before) or _COMPLEMENT_BEHIND.match(sentence, match.end()):
-        return 3
-    if _OBJECT.search(before):
         return 2
     return 0 if _ADJUNCT.search(before) else 1
 
