@@ -25,23 +25,22 @@ WORDS: Reading = (False, Decimal(1))  # a statement in words alone
 
 _MARKER = re.compile(r"#{4,}")
 _BOX = re.compile(r"(?:\\f?box(?:ed)?|\bboxed|\x08oxed)(?: ?\{| ?(?=\$?-?[0-9]))")
+_BALANCED = re.compile(r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+")
 _TAG = re.compile(r"<(?:[a-z_]{0,20}(?:answer|solution)[a-z_]{0,12}|final) ?>")
 _PHRASE = re.compile(
-    r"""ans(?<![a-z/]ans)(?:wers?)?(?![a-z]) ["'*_`)\]]{0,4} (?:[ ]?\([^()\n]{0,40}\))?
-    (?:[ ,]{1,2}(?:to|for|of|in|on|as|here|therefore|then|thus|now|we|i)\b[^.:=\n]{0,80}? | ,[^.:=,\n]{0,60},)?
-    ["'*_`]{0,4}[ ]{0,2}
-    (?: (?P<label>[:=]|-?>|is:(?=[*_ ]*\n))
-      | (?:is|was|are|equals|becomes|(?:would|will|should|must)\ be|comes\ (?:out\ )?to)(?![\w'])
-    )
-    """,
-    re.VERBOSE,
+    r"""ans(?<![a-z/]ans)(?:wers?)?(?![a-z])["'*_`)\]]{0,4}(?: ?\([^()\n]{0,40}\))?"""
+    r"(?:[ ,]{1,2}(?:to|for|of|in|on|as|here|therefore|then|thus|now|we|i)\b[^.:=\n]{0,80}?|,[^.:=,\n]{0,60},)?"
+    r"""["'*_`]{0,4} {0,2}(?:(?P<label>[:=]|-?>|is:(?=[*_ ]*\n))"""
+    r"|(?:is|was|are|equals|becomes|(?:would|will|should|must) be|comes (?:out )?to)(?![\w']))"
 )
 _OTHER_PHRASE = re.compile(r"(?:答案|答え|答|정답|답)[*_ ]{0,3}(?:(?P<label>[:=])|[是为為は은]|應該是|应该是)")
 _HEADING = re.compile(r"^[ \t#>*_]{0,8}(?:the )?(final )?answer[ *_#]{0,4}$", re.MULTILINE)
 _FINAL_ANSWER = re.compile(rf"final answer(?=[^\w\n:=]{{0,6}}(?:{CURRENCY} ?)?[0-9])", re.IGNORECASE)
 _A_LABEL = re.compile(r"^[ \t>*_#\"'(]{0,6}A[*_]{0,2} ?:", re.MULTILINE)
-_KINDS = (("####", _MARKER), ("box", _BOX), ("<", _TAG), ("ans", _PHRASE), ("答", _OTHER_PHRASE), ("답", _OTHER_PHRASE),
-          ("answer", _HEADING), ("final answer", _FINAL_ANSWER), ("a:", _A_LABEL), ("a*", _A_LABEL))  # fmt: skip
+_KINDS = (  # what a text must hold to be searched for the pattern: many times faster than the search
+    ("####", _MARKER), ("box", _BOX), ("<", _TAG), ("ans", _PHRASE), ("答", _OTHER_PHRASE), ("답", _OTHER_PHRASE),
+    ("answer", _HEADING), ("final answer", _FINAL_ANSWER), ("a:", _A_LABEL), ("a*", _A_LABEL),
+)  # fmt: skip
 
 _ABOUT = r"(?:about|approximately|around|roughly|nearly|only|just|exactly|a total of)"
 _LEAD = re.compile(rf"(?:[^\w\ufffc]|_)*+(?:(?:{CURRENCY}|{_ABOUT})(?![a-z])(?:[^\w\ufffc]|_)*+){{0,3}}", re.IGNORECASE)
@@ -52,49 +51,49 @@ _STEP = re.compile(
 _ENTRY_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'($£€]{0,3}[A-Za-z0-9]")
 _CODE = re.compile(r"__[a-z]|[A-Za-z_]\w+\(|\b(?:import|lambda)\b")
 _NO_NUMBER = re.compile(
-    r"(?:infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b|insufficient)"
-    r"|.{0,80}?\b(?:can(?:not|'t| not) (?:be (?:answered|calculated|found|solved)|(?:be )?determine)"
-    r"|not enough (?:information|data)"
-    r"|(?:unable|not possible|impossible) to (?:determine|answer|calculate|say|tell|solve))",
+    r"infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b|insufficient"
+    r"|.{0,80}?\b(?:can(?:not|'t| not) (?:be (?:answered|calculated|found|solved)|(?:be )?determine)|not enough"
+    r" (?:information|data)|(?:unable|not possible|impossible) to (?:determine|answer|calculate|say|tell|solve))",
     re.IGNORECASE,
 )
 _REMARK = re.compile(
-    r"(?:based|derived|correct|right|wrong|found|obtained|calculated|computed|given|because|verified|consistent|incorrect"
+    r"(?:based|derived|(?:in)?correct|right|wrong|found|obtained|calculated|computed|given|because|verified|consistent"
     r"|in the (?:form|format)|as follows|the following|rounded|written)\b",
     re.IGNORECASE,
 )
 _NAMED_ONLY = re.compile(r"\b(?:in|within|inside|using?|with) ?\W{0,3}\Z")
 _BLANK = re.compile(r"\W{0,4}(?:__+(?![0-9])|\[[^\]0-9]{0,30}\])")
 _CLAUSE_END = re.compile(
-    r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\s(?:because|since|as|where|so|and|which|after|if|when)\b|\n",
+    r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\n"
+    r"|\s(?:because|since|as|where|so|and|which|after|if|when)\b",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<!\.[a-z])(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?](?=\s|$|[A-Z][a-z])|\n")
 _BARE_END = re.compile(
     r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)|[^\w\n.;]*+(?:[A-Za-z]++[^\w\n.;]*+){0,2}+[.;](?:\s|$)"
 )
-_ASIDE = re.compile(
-    r"[\W_]*(?:(?:to |let's |we can )?(?:(?:double[- ])?check|verify)|verif\w+|note|confidence|let me know|i hope|feel free"
-    r"|ask|would you)\b|\W*\(.*\)\W*\Z|.*\?\Z", re.IGNORECASE
-)
-_ASKS = re.compile(r"\b(?:how|what|which|can you|could you)\b.*\?\Z", re.IGNORECASE)
-_ALONE = re.compile(  # the first paragraph, or a line in bold
-    rf"(?:\A\s*|^[ \t>]*\*\*)(?:{CURRENCY} ?)?-?[0-9][0-9.,/]*(?<![.,])(?: ?%| [A-Za-z]+){{0,2}}\.?(?:\*\*\.?$|[ \t]*\n[ \t]*\n|(?<=[A-Za-z]\.)[ \t])",
+_ALONE = re.compile(  # a first sentence or paragraph, or a line in bold
+    rf"(?:\A\s*|^[ \t>]*\*\*)(?:{CURRENCY} ?)?-?[0-9][0-9.,/]*(?<![.,])(?: ?%| [A-Za-z]+){{0,2}}\.?"
+    r"(?:\*\*\.?$|[ \t]*\n[ \t]*\n|(?<=[A-Za-z]\.)[ \t])",
     re.MULTILINE,
 )
-_REST = re.compile(  # a heading, and all below it
-    r"\n[\W_]*(?:(?:double[- ])?check\w*|verif\w+|explanation|justification|notes?|here(?:'s| is) how|key points)\b[^\n0-9]*(?:\n|\Z)"
-    , re.IGNORECASE)
+_CHECKS = r"(?:double[- ])?check\w*|verif\w+|notes?"
+_ASIDE = re.compile(
+    rf"[\W_]*(?:to |let's |we can )?(?:{_CHECKS}|confidence|let me know|i hope|feel free|ask|would you)\b"
+    r"|\W*\(.*\)\W*\Z|.*\?\Z",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"\b(?:how|what|which|can you|could you)\b.*\?\Z", re.IGNORECASE)
+_REST = re.compile(  # a heading of which nothing below is the answer
+    rf"\n[\W_]*(?:{_CHECKS}|explanation|justification|here(?:'s| is) how|key points)\b[^\n0-9]*(?:\n|\Z)", re.IGNORECASE
+)
 _EMPTY_LABEL = re.compile(r"\n\W{0,6}(?:A|Answer)\W{0,6}\Z")
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
 
 
 def flexible(text: str, cut: bool = False) -> Decimal | None:
-    """The answer of a completion by the order in the module's docstring, or None where it gives none.
-
-    ``cut``: the token limit ended the text, so that its last number was not meant to be the last.
-    """
+    """The answer of a completion; None where it gives none, its last number too if the token limit ``cut`` it."""
     part, is_end = answer_part(text)
     part = without_programs(part)
     cut = (cut and is_end) or part.rfind(r"\[") > part.rfind(r"\]") or part.rfind(r"\(") > part.rfind(r"\)")
@@ -109,7 +108,7 @@ def flexible(text: str, cut: bool = False) -> Decimal | None:
 
 
 def _stated(text: str) -> Reading:
-    """Step 2: the last statement that holds."""
+    """The last statement that holds."""
     lower = text.lower()  # of the same length: normalising leaves no letter whose lower case is longer
     found: list[re.Match[str]] = []
     for hint, pattern in _KINDS:
@@ -144,7 +143,6 @@ def _statement(text: str, match: re.Match[str], limit: int, before: int) -> Read
 
 
 def _behind_marker(text: str, start: int, limit: int) -> Reading:
-    """Kind a."""
     lead = min(_LEAD.match(text, start, limit).end(), limit)  # type: ignore[union-attr]
     stop = min(limit, _line_end(text, lead))
     number = NUMBER.search(text, lead, stop)
@@ -159,22 +157,20 @@ def _behind_marker(text: str, start: int, limit: int) -> Reading:
 
 
 def _in_box(text: str, start: int, end: int, behind_phrase: bool) -> Reading:
-    """Kind b."""
     if text[end - 1] != "{":
         return _value(text, end, min(len(text), end + 40))
-    close = _closing_brace(text, end)
-    content = text[end : len(text) if close is None else close]
-    if close is None and not (behind_phrase and len(content) < WINDOW):
+    close = _BALANCED.match(text, end, end + WINDOW).end()  # type: ignore[union-attr]
+    if text[close : close + 1] != "}" and not (behind_phrase and close == len(text)):
         return RETRACTED
+    content = text[end:close]
     if not _WORD.search(content):
         return ABSENT if _NAMED_ONLY.search(text[max(0, start - 12) : start]) else RETRACTED
     if _NO_NUMBER.match(content.lstrip("\\( ")):
         return True, None
-    return _value(text, end, end + len(content))
+    return _value(text, end, close)
 
 
 def _behind_phrase(text: str, match: re.Match[str], limit: int) -> Reading:
-    """Kind d."""
     start = match.end()
     lead = _LEAD.match(text, start, limit).end()  # type: ignore[union-attr]
     stop = min(limit, _line_end(text, lead))
@@ -216,7 +212,7 @@ def _section(text: str, start: int, stop: int) -> Reading:
 
 
 def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Reading:
-    """Step 3: the number stated between ``start`` and ``stop``; one that stands right there must itself be sound."""
+    """The number stated between ``start`` and ``stop``; one that stands right there must itself be sound."""
     number = NUMBER.search(text, start, stop)
     if number is None:
         return ABSENT
@@ -232,7 +228,7 @@ def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Re
 
 
 def _unstated(text: str, is_end: bool = True) -> Reading:
-    """Step 4: the last sentence with a number."""
+    """A number that stands alone, else the one that the last sentence with a number is about."""
     text = _EMPTY_LABEL.sub("", text.rstrip())
     rest = _REST.search(text)
     if rest and NUMBER.search(text, 0, rest.start()):
@@ -274,12 +270,3 @@ def _line_end(text: str, start: int) -> int:
     """The end of the line at ``start``, at most ``WINDOW`` characters on."""
     end = text.find("\n", start, start + WINDOW)
     return min(len(text), start + WINDOW) if end < 0 else end
-
-
-def _closing_brace(text: str, start: int) -> int | None:
-    depth = 1
-    for brace in re.compile(r"[{}]").finditer(text, start, start + WINDOW):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return brace.start()
-    return None

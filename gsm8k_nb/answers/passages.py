@@ -2,13 +2,8 @@
 
     "<think>2*9=18?</think>She sells 9 eggs.\\n#### 18<|im_end|>\\nuser ..."  ->  "She sells 9 eggs.\\n#### 18"
 
-- Reasoning ends at its last closing mark: ``</think>`` and tags of its kind, ``[/THINK]``, ``<|END_THINKING|>``, the
-  final channel of harmony and Gemma, ``assistantfinal`` where special tokens were dropped. What follows an opening mark
-  that is never closed is no answer, but for a last line that answers in a box, as where an answer was forced.
-- An end-of-turn token or the start of a user's turn ends the answer. Other special tokens are removed.
-- ``Question:``, ``Q:``, ``Problem:`` and their like, at the start of a line or sentence, open another question.
-- A text has no last word where it breaks off (an operator, an open bracket, ``of the``), ends in a loop, or ends as a
-  program whose output is not there.
+What follows an opening mark of reasoning that is never closed is no answer, but for a last line with a box, as where an
+answer was forced. A text has no last word where it breaks off, ends in a loop, or ends as a program without its output.
 """
 
 import re
@@ -27,17 +22,6 @@ _REASONING_START = re.compile(
     rf"<{_NAME} ?>|<\|?(?:start|begin)_(?:of_)?{_NAME}\|?>|\[THINK\]|◁think▷|<\|inner_prefix\|>|<\|channel>thought"
     r"|<\|channel\|>(?:analysis|commentary)\b|\Aanalysis(?-i:(?=[A-Z0-9]))|\AHere is my thought process:",
     re.IGNORECASE,
-)
-_REASONING_HINTS = (
-    "think",
-    "thought",
-    "reason",
-    "analysis",
-    "reflection",
-    "scratch",
-    "working",
-    "channel",
-    "inner_suffix",
 )
 _FORCED = re.compile(r"\n[^\n]{0,80}\\boxed[^\n]*\s*\Z")
 _TURN_END = re.compile(
@@ -59,6 +43,7 @@ _QUESTION = re.compile(
     re.MULTILINE,
 )
 # A completion holds none of these as a rule; asking for them first is many times faster than searching a pattern.
+_REASONING_HINTS = ("think", "thought", "reason", "analysis", "reflection", "scratch", "working", "channel", "inner_s")
 _TURN_HINTS = ("<|", "</s>", "<eos>", "<end_of", "<start_of", "<turn", "<｜", "[INST]", "User", "Human")
 _QUESTION_HINTS = ("uestion", "roblem", "UESTION", "ROBLEM", "xercise", "nstruction", "xample", "Q", *_ASKING_ELSEWHERE)
 
@@ -69,14 +54,16 @@ _PROGRAM_LINE = re.compile(
     r"|[A-Za-z]\w* ?=(?!=)(?: ?[-+*/(]* ?[A-Za-z_][\w.]*\)*)+\(?[^=\n]*\Z)"
 )
 _BREAKS_OFF = re.compile(
-    r"(?:[-+*/×÷=(\[{<:;&]|;\s*\}|\\\w+|\b(?:the|an?|of|and|or|but|is|are|was|were|be|by|for|from|with|per|then|because|that"
-    r"|which|if|when|than|will|would|has|have|had|he|she|they|we|costs?|into|at|its|their|his|her|let's))\s*\Z"
+    r"(?:[-+*/×÷=(\[{<:;&]|;\s*\}|\\\w+|\b(?:the|an?|of|and|or|but|is|are|was|were|be|by|for|from|with|per|then|because"
+    r"|that|which|if|when|than|will|would|has|have|had|he|she|they|we|costs?|into|at|its|their|his|her|let's))\s*\Z"
     r"|\([^()\n]{0,60}\w\Z",
     re.IGNORECASE,
 )
-# A last sentence of three words or more, without number and end.
-_UNFINISHED = re.compile(r"(?:(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?:]\s{1,2}|\n)[*_ ]{0,4}[A-Z](?:[^0-9.!?\s]*[ \t]+){2,}[^0-9.!?\s]*[a-z,]\Z")
-_SENTENCE = re.compile(r"[a-z][.!?](?:\s|\Z)")
+_SENTENCE_END = r"(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?:]\s{1,2}|\n"
+_UNFINISHED = re.compile(  # a last sentence of three words or more, without number and full stop
+    rf"(?:{_SENTENCE_END})[*_ ]{{0,4}}[A-Z](?:[^0-9.!?\s]*[ \t]+){{2,}}[^0-9.!?\s]*[a-z,]\Z"
+)
+_FULL_STOP = re.compile(r"[a-z][.!?](?:\s|\Z)")
 _WORD = re.compile(r"\w")
 _LOOP = 40  # characters at the end that must stand four times over, a whole number of periods apart
 
@@ -99,14 +86,13 @@ def _around_reasoning(text: str) -> tuple[str, str]:
 
 
 def answer_part(text: str) -> tuple[str, bool]:
-    """The first turn outside reasoning, special tokens removed, and whether it goes on to the end of ``text``."""
-    kept, unclosed = _around_reasoning(text)
+    """The first turn outside reasoning, special tokens removed, and whether it goes on to the end of ``text``.
+
+    A boundary with nothing before it, such as a leading ``</s>``, ends no turn.
+    """
+    text, unclosed = _around_reasoning(text)
     forced = _FORCED.search(unclosed) if "boxed" in unclosed else None
-    return _first_turn(kept + forced[0] if forced else kept)
-
-
-def _first_turn(text: str) -> tuple[str, bool]:
-    """A boundary with nothing before it, such as a leading ``</s>``, ends nothing."""
+    text += forced[0] if forced else ""
     start = 0
     if any(hint in text for hint in _TURN_HINTS):
         for boundary in _TURN_END.finditer(text):
@@ -118,7 +104,7 @@ def _first_turn(text: str) -> tuple[str, bool]:
 
 
 def until_each_question(text: str) -> Iterator[str]:
-    """The text up to its first new question, then up to the next, and so on."""
+    """The text up to its first new question, then that question up to the next, and so on."""
     start = 0
     if any(hint in text for hint in _QUESTION_HINTS):
         for question in _QUESTION.finditer(text):
@@ -138,14 +124,10 @@ def has_no_last_word(text: str) -> bool:
     """Whether ``text`` breaks off, ends in a loop, or ends as a program: its last number is then no answer."""
     end = text.rstrip(" \n\t*_`$")
     line = end[end.rfind("\n") + 1 :][-300:]
-    is_prose = line[:1].isalpha() and line[-1:].isalnum() and ":" not in line and "=" not in line and line.count(" ") > 4
-    return (
-        bool(_BREAKS_OFF.search(line) or _UNFINISHED.search(end[-300:]) or _PROGRAM_LINE.match(line))
-        or (is_prose and len(_SENTENCE.findall(end)) >= 3)
-        or _is_loop(end[-1000:])
-    )
-
-
-def _is_loop(text: str) -> bool:
-    period = len(text) - _LOOP - text.rfind(text[-_LOOP:], 0, len(text) - 1)
-    return 2 <= period <= len(text) // 4 and text.endswith(text[-period:] * 4) and _WORD.search(text[-period:]) is not None
+    if _BREAKS_OFF.search(line) or _UNFINISHED.search(end[-300:]) or _PROGRAM_LINE.match(line):
+        return True
+    is_prose = line[:1].isalpha() and line[-1:].isalnum() and not set(":=") & set(line) and line.count(" ") > 4
+    if is_prose and len(_FULL_STOP.findall(end)) >= 3:  # a text that ends its sentences, but not the last
+        return True
+    period = len(end) - _LOOP - end.rfind(end[-_LOOP:], max(0, len(end) - 1000), len(end) - 1)
+    return 2 <= period <= len(end) // 4 and end.endswith(end[-period:] * 4) and bool(_WORD.search(end[-period:]))

@@ -2,19 +2,22 @@
 
     PEER_RULES["lm_eval_cot_strict"].matches("The answer is 18", "18")  ->  False   (it reads "1": see its description)
 
-Each is written anew from the tool's published source as named in ``Rule.source``, quirks included: that is their point.
-They get the completion as it stands, reasoning included; where a tool also cuts it by stop strings, that is the
-sampler's task. Most tools compare texts, not numbers, so a rule may carry its own ``matches``.
+Each is written anew from the tool's published source, quirks included: that is their point. ``peers.toml`` has what is
+said of each, and the pattern where one is all there is to it. They get the completion as it stands, reasoning included;
+where a tool also cuts it by stop strings, that is the sampler's task.
 """
 
 import math
 import operator
 import re
 import string
+import tomllib
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib.resources import files
+from typing import Any
 
 from gsm8k_nb.answers import math_verify_process
 from gsm8k_nb.answers.numerals import plain_decimal
@@ -39,25 +42,18 @@ class Rule:
     version: str = "1"
 
 
-def _match(pattern: str, which: int, removed: str = "[,$]", last: int | None = None) -> Callable[[str], str]:
-    """Match number ``which`` of ``pattern`` in the ``last`` characters, less what the tool removes before comparing."""
+def _reader(pattern: str, which: int = -1, removed: str = "", before: str = "", last: int = 0) -> Callable[[str], str]:
+    """What a rule of ``peers.toml`` with a pattern reads."""
     compiled = re.compile(pattern)
 
     def read(text: str) -> str:
-        matches = list(compiled.finditer(text[-last:] if last else text))
+        text = text.split(before)[0] if before else text
+        matches = list(compiled.finditer(text[-last:]))
         if not matches:
             return "[invalid]"
-        return re.sub(removed, "", next(group for group in matches[which].groups() if group).strip())
+        return re.sub(removed, "", next(group for group in matches[which].groups() if group)).strip()
 
     return read
-
-
-_LM_EVAL = r"[,$]|\.$"  # what lm-eval's exact match ignores: commas, dollars, a last dot
-
-
-def _verl_flexible(text: str) -> str:
-    numbers = re.findall(r"-?[0-9.,]+", text[-300:])
-    return next((number for number in reversed(numbers) if number != "."), "")
 
 
 def _simple_evals(text: str) -> str:
@@ -66,16 +62,6 @@ def _simple_evals(text: str) -> str:
     numbers = re.findall(r"\d+\.?\d*", text.rpartition("Answer")[2].replace(",", ""))
     answer = numbers[-1].rstrip(".") if numbers else ""
     return answer.rstrip("0").rstrip(".") if "." in answer else answer
-
-
-def _helm(text: str) -> str:
-    matches = re.findall(r"-?[\d,]+(?:.\d+)?", text)
-    return matches[-1].replace(",", "").strip() if matches else ""
-
-
-def _opencompass(text: str) -> str:
-    numbers = re.findall(r"-?\d++\.\d+|-?\d+", text.split("Question:")[0])
-    return numbers[-1] if numbers else "NULL"
 
 
 def _opencompass_same(answer: str, gold: str) -> bool:
@@ -155,58 +141,33 @@ def _inspect_before_matches(text: str, gold: str) -> bool:
     return text.casefold().strip(edges).endswith(gold.strip(edges))
 
 
-def _text_rule(
-    name: str, source: str, description: str, read: Callable[[str], str], same: Callable[[str, str], bool] = operator.eq
-) -> Rule:
-    """A rule that reads a text: the number is what that text spells, the verdict is text equality or ``same``."""
-    number = lambda text: plain_decimal(read(text).replace(",", ""))  # noqa: E731
-    return Rule(name, description, source, number, lambda text, gold: same(read(text), gold))
+_READERS: dict[str, Callable[[str], str]] = {
+    "simple_evals": _simple_evals,
+    "inspect": _inspect,
+    "inspect_endswith": _inspect_before,
+    "math_verify": lambda text: math_verify_process.ask(text)[0],
+}
+_SAME: dict[str, Callable[[str, str], bool]] = {  # of what was read and the gold answer, where not text equality
+    "opencompass": _opencompass_same,
+    "inspect": lambda answer, gold: answer == format(float(gold), ".5g"),
+}
+_MATCHES: dict[str, Callable[[str, str], bool]] = {  # of the whole text and the gold answer
+    "inspect_endswith": _inspect_before_matches,
+    "math_verify": lambda text, gold: math_verify_process.ask(text, gold)[1],
+}
 
 
-_LM_EVAL_AT = "lm-evaluation-harness 0.4.13, lm_eval/tasks/gsm8k/"
-# fmt: off
-_ALL = (
-    _text_rule("official", "openai/grade-school-math, grade_school_math/dataset.py",
-               "OpenAI's: the first '#### ' (one blank) with digits, commas removed, text equality; '18.00' is not "
-               "'18', a last dot is kept", _match(r"#### (-?[0-9.,]+)", 0, ",")),
-    _text_rule("lm_eval_strict", _LM_EVAL_AT + "gsm8k.yaml",
-               "lm-eval's gsm8k strict-match: the first '#### ' with digits; commas, dollars and one last dot removed; "
-               "text equality", _match(r"#### (-?[0-9.,]+)", 0, _LM_EVAL)),
-    _text_rule("lm_eval_flexible", _LM_EVAL_AT + "gsm8k.yaml and gsm8k-cot.yaml",
-               "lm-eval's flexible-extract (gsm8k and gsm8k_cot): the last run of digits, dots, commas and dollars; "
-               "'...' counts as one, '20-12' gives -12", _match(r"(-?[$0-9.,]{2,})|(-?[0-9]+)", -1, _LM_EVAL)),
-    _text_rule("lm_eval_cot_strict", _LM_EVAL_AT + "gsm8k-cot.yaml",
-               "lm-eval's gsm8k_cot strict-match: 'The answer is N' and any one character; at the end of the text "
-               "that character is the last digit", _match(r"The answer is (-?[0-9.,]+).", 0, _LM_EVAL)),
-    _text_rule("lm_eval_llama_strict", _LM_EVAL_AT + "gsm8k-cot-llama.yaml",
-               "lm-eval's gsm8k_cot_llama strict-match: the last 'The final answer is N'",
-               _match(r"The final answer is (?:(-?[$0-9.,]{2,})|(-?[0-9]+))", -1, _LM_EVAL)),
-    _text_rule("simple_evals", "openai/simple-evals, mgsm_eval.py, language 'en'",
-               "simple-evals' MGSM: the last number after the last 'Answer', its minus sign dropped", _simple_evals),
-    _text_rule("helm", "stanford-crfm/helm, metrics/evaluate_reference_metrics.py, final_number_exact_match",
-               "HELM's final_number_exact_match: '15 12' is one number, a lone comma counts as the last one", _helm),
-    _text_rule("opencompass", "open-compass/opencompass, opencompass/datasets/gsm8k.py, gsm8k_postprocess",
-               "OpenCompass' gsm8k_postprocess: the last number before 'Question:'; a comma splits it: '1,000' is 000",
-               _opencompass, _opencompass_same),
-    _text_rule("inspect", "UKGovernmentBEIS/inspect_ai 0.3.285, scorer/_common.py, match(numeric=True)",
-               "inspect's match(numeric=True) since 0.3.221: the last word that is a number, compared at five "
-               "significant digits; '18%' and '\\boxed{18}' are no numbers",
-               _inspect, lambda answer, gold: answer == format(float(gold), ".5g")),
-    Rule("inspect_endswith",
-         "inspect's match(numeric=True) before 0.3.221: the last word of digits, else the last word, need only end in "
-         "the gold answer: 118 is right for 18, and so is 'x=18'",
-         "UKGovernmentBEIS/inspect_ai 0.3.180, scorer/_common.py, match(location='end', numeric=True)",
-         lambda text: plain_decimal(_inspect_before(text)), _inspect_before_matches),
-    _text_rule("verl_strict", "volcengine/verl, verl/utils/reward_score/gsm8k.py, method='strict'",
-               "verl's reward: the last '#### ' with digits in the last 300 characters, commas removed, text equality",
-               _match(r"#### (-?[0-9.,]+)", -1, "[,$]", last=300)),
-    _text_rule("verl_flexible", "volcengine/verl, verl/utils/reward_score/gsm8k.py, method='flexible'",
-               "verl's flexible reward: the last run of digits, dots and commas in the last 300 characters, as it "
-               "stands: '1,000' and '18.' are wrong", _verl_flexible),
-    Rule("math_verify", "the Math-Verify package: sympy expressions compared; '60%' is 0.6 as well as 60",
-         "huggingface/math-verify, at most 10 s for a completion",
-         lambda text: plain_decimal(math_verify_process.ask(text)[0]),
-         lambda text, gold: math_verify_process.ask(text, gold)[1], version="2"),
-)
-# fmt: on
-PEER_RULES: dict[str, Rule] = {rule.name: rule for rule in _ALL}
+def _peer(name: str, description: str, source: str, version: str = "1", **pattern: Any) -> Rule:
+    read, same = _reader(**pattern) if pattern else _READERS[name], _SAME.get(name, operator.eq)
+    return Rule(
+        name,
+        description,
+        source,
+        function=lambda text: plain_decimal(read(text).replace(",", "")),
+        matches=_MATCHES.get(name, lambda text, gold: same(read(text), gold)),
+        version=version,
+    )
+
+
+_TABLES = tomllib.loads((files("gsm8k_nb") / "assets" / "peers.toml").read_text(encoding="utf-8"))
+PEER_RULES: dict[str, Rule] = {name: _peer(name, **table) for name, table in _TABLES.items()}

@@ -4,8 +4,6 @@
     extract("**Answer:** $1,250.00", "flexible")                 ->  Decimal("1250.00")
     judge("The answer is 18", Decimal(18), "lm_eval_cot_strict") ->  (Decimal("1"), False)
 
-``strict`` asks for the marker that GSM8K's own solutions end with; ``flexible`` reads what a person would (its order
-is the docstring of ``gsm8k_nb.answers.flexible``); the others repeat what other tools do (``gsm8k_nb.answers.peers``).
 A number is never rounded: 8.5 is wrong where 9 is asked for.
 """
 
@@ -32,29 +30,19 @@ _GOLD = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?")
 def strict(text: str) -> Decimal | None:
     """The number behind the first ``####``, commas removed, outside closed reasoning; None where there is none.
 
-    The pattern is ``####\\s*(-?[\\d,]+(?:\\.\\d+)?)``: digits of any script, any blanks or none before them, nothing
-    else between (``#### $18`` gives none). Commas alone are no number, nor are more than ``MAX_DIGITS`` characters.
+    Digits of any script, nothing but blanks before them (``#### $18`` gives none), at most ``MAX_DIGITS`` characters.
     """
     match = _STRICT.search(without_reasoning(text))
     return plain_decimal(match[1].replace(",", "")) if match else None
 
 
-_STRICT_RULE = Rule(
-    "strict",
-    "the number behind the first '####', commas removed, outside closed reasoning",
-    "Cobbe et al. 2021 (arXiv:2110.14168), with blanks optional and numbers compared",
-    strict,
-    version="2",
-)
-_FLEXIBLE_RULE = Rule(
-    "flexible",
-    "the last statement (marker, box, answer phrase), else the number that the last sentence is about",
-    "gsm8k_nb.answers.flexible",
-    flexible,
-    when_cut=partial(flexible, cut=True),
-    version="2",
-)
-RULES: Mapping[str, Rule] = MappingProxyType({"strict": _STRICT_RULE, "flexible": _FLEXIBLE_RULE, **PEER_RULES})
+_OURS = (
+    Rule("strict", "the number behind the first '####', commas removed, outside closed reasoning",
+         "Cobbe et al. 2021 (arXiv:2110.14168), with blanks optional and numbers compared", strict, version="2"),
+    Rule("flexible", "the last statement (marker, box, answer phrase), else the number that the last sentence is about",
+         "gsm8k_nb.answers.flexible", flexible, when_cut=partial(flexible, cut=True), version="3"),
+)  # fmt: skip
+RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _OURS} | PEER_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +67,9 @@ def verdict(
 ) -> Verdict:
     """What ``rule`` reads from a completion, and whether it holds it correct, by its own comparison where it has one.
 
-    The two may part: OpenAI's rule reads 18.00 and calls it wrong for 18, as it compares texts. A completion that ended
-    by the token limit (``finish_reason`` ``length``) has no last number for ``flexible``, only a stated answer. A rule
-    that fails on a text (other tools' can) has read no answer from it, and ``failure`` names the error.
+    The two may part: OpenAI's rule reads 18.00 and calls it wrong for 18. Where the token limit ended the completion
+    (``finish_reason`` ``length``), only a stated answer counts for ``flexible``. A rule that fails on a text, as other
+    tools' can, has read no answer from it, and ``failure`` names the error.
     """
     return _apply(_rule(rule), text, parse_gold(gold), finish_reason)
 

@@ -42,8 +42,8 @@ _PURPOSE = re.compile(  # to fill 3, needed to make 4; but not: has to pay 3, to
     re.IGNORECASE,
 )
 _ADJUNCT = re.compile(
-    rf"(?:\b(?:{_PREPOSITION}|{_DEFINITE})(?: (?:{_DEFINITE}|an?|other|original|remaining|every|each|all|just|only|about"
-    rf"|\w+ing))*(?: [^\w ]?[0-9.,]+(?: [a-z]+){{0,2}} and)?|#|\b(?:{NAMED})|\([^()]*){_TO_THE_NUMBER}",
+    rf"(?:\b(?:{_PREPOSITION}|{_DEFINITE})(?: (?:{_DEFINITE}|an?|other|original|remaining|every|each|all|just|only"
+    rf"|about|\w+ing))*(?: [^\w ]?[0-9.,]+(?: [a-z]+){{0,2}} and)?|#|\b(?:{NAMED})|\([^()]*){_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
 _ADJUNCT_BEHIND = re.compile(r"-[A-Za-z]|[天年月日小时分钟周个]+[后内前]")
