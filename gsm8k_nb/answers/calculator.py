@@ -4,8 +4,8 @@ A GSM8K solution carries each calculation twice, once in prose and once for a ca
 
     She earns 3 * 4 = $<<3*4=12>>12 a day.
 
-Text that a model wrote is never passed to ``eval``: the expression is parsed to a syntax tree and only numbers, signs,
-``+ - * /`` and brackets are accepted. Values are ``Fraction``, so 1/3 stays 1/3.
+Text that a model wrote is never passed to ``eval``: it is parsed to a syntax tree of numbers, signs, ``+ - * /`` and
+brackets. Values are ``Fraction``, so 1/3 stays 1/3.
 """
 
 import ast
@@ -23,11 +23,7 @@ _SPELLINGS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": 
 
 @functools.lru_cache(maxsize=2**14)  # the samples of one problem repeat its numbers
 def evaluate(expression: str) -> Fraction | None:
-    """The exact value of an arithmetic expression, or None where it is not one (or divides by zero).
-
-    Accepts digits with thousands commas, decimals, a percent sign, ``+ - * / x × ÷`` and brackets; refuses everything
-    else, powers included, so that no text can cost more than its length.
-    """
+    """The exact value of an arithmetic expression; None where it is not one, divides by zero or has a power in it."""
     if len(expression) > MAX_CHARACTERS:
         return None
     text = expression.translate(_SPELLINGS)

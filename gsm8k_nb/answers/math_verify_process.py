@@ -3,8 +3,8 @@
     ask("so \\\\boxed{9 \\\\times 2}", "18")  ->  ("18", True)
 
 Run as a script, this file is that process: a line of JSON in, ``[text, gold]``, and one out, ``[number, right]`` or
-``{"error": "ValueError: ..."}``. A power tower such as ``9^{9^{9^9}}`` is worked out below Python, where no exception
-can stop it; the alarm that the process sets for each request ends the process itself.
+``{"error": "ValueError: ..."}``. A power tower is worked out below Python, where no exception can stop it; the alarm
+that is set for each request ends the process itself.
 """
 
 import atexit
@@ -29,13 +29,10 @@ _owner = 0  # the process that started it: a fork must not share its pipes
 def ask(text: str, gold: str | None = None) -> tuple[str, bool]:
     """The number that Math-Verify reads from ``text``, or "", and whether it holds that equal to ``gold``.
 
-    TimeoutError after ``SECONDS``; RuntimeError where Math-Verify failed on this text, or its process ended;
-    ModuleNotFoundError where the package is not installed.
+    TimeoutError after ``SECONDS``; RuntimeError where Math-Verify or its process failed on this text.
     """
     if find_spec("math_verify") is None:
-        raise ModuleNotFoundError(
-            "the rule 'math_verify' needs the math-verify package: pip install 'gsm8k-nb[math-verify]'"
-        )
+        raise ModuleNotFoundError("math_verify needs the math-verify package: pip install 'gsm8k-nb[math-verify]'")
     with _lock:
         child = _running()
         line = ""
@@ -58,10 +55,9 @@ def _running() -> subprocess.Popen[str]:
     """The process, started where it is not running. In a session of its own: no interrupt of a notebook ends it."""
     global _child, _owner
     if _child is None or _owner != os.getpid() or _child.poll() is not None:
-        command = [sys.executable, "-P", __file__, str(SECONDS)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         _child = subprocess.Popen(
-            command, text=True, env=environment, start_new_session=True,
+            [sys.executable, "-P", __file__, str(SECONDS)], text=True, start_new_session=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         _owner = os.getpid()
@@ -78,10 +74,8 @@ def _stop() -> None:
     _child = None
 
 
-# ---- in the process
-
-
 def _serve(seconds: int) -> None:
+    """What the process does."""
     import math_verify
 
     with suppress(ImportError, ValueError, OSError):  # not on every system

@@ -3,33 +3,23 @@
     normalise("a total of \\\\$9{,}200")  ->  "a total of $9,200"
     [value(text, m) for m in NUMBER.finditer(text)]  ->  [Decimal("9200")]
 
-A number is read the same way wherever it stands:
-
-- digits of any script, full-width ones too; a leading dot (``.5``); ``-`` or a Unicode minus as sign;
-- thousands grouped by commas (``1,200``; Indian ``1,00,000``), by blanks of any kind, ``~`` or ``'`` (``70 000``; not
-  behind a name such as ``Day 1 200``), by LaTeX ``{,}`` or ``\\,``; by dots where there are two (``1.250.000``);
-- a comma before one or two last digits is a decimal comma (``18,50``); a row of short numbers (``1,2,3``) is a list,
-  read as its last entry;
-- fractions and mixed numbers: ``3/4``, ``1 1/2``, ``\\frac{3}{4}``, ``1½``;
-- scientific notation: ``1.5e3``, ``1.5 × 10^3``, ``1.5 \\times 10^{3}``;
-- a currency before or after it, a percent sign (face value) and a unit are left out, with the unit's exponent
-  (``24 m²``); of a time on the hour, the hour is read (``2:00 pm``); digits one by one (``4-4-8``) are one number.
-
-Not a sign: a bullet's dash, a hyphen after a digit or a letter. Not a number: a clock time or ratio (``7:30``), a
-power (``2^10``), a date (``1/2/2020``), digits glued to letters before them (``x1``), subscripts, version numbers, and
-anything of more than ``MAX_DIGITS`` digits. Words (``eighteen``, ``2 million``) are not interpreted. Nothing is ever
-evaluated but one division, that of a fraction.
+A number has currency before or after it, thousands grouped by comma, blank, ``'`` or LaTeX, decimals, a fraction, an
+exponent (``1.5 × 10^3``); a comma before one or two last digits is a decimal comma, and a row of short numbers
+(``1,2,3``) is read as its last entry. Percent, units and their exponents are left out; of a time on the hour, the hour
+is read. No number: a clock time or ratio (``7:30``), a power, a date, digits glued to letters before them, and anything
+of more than ``MAX_DIGITS`` digits. Nothing is ever evaluated but one division, that of a fraction.
 """
 
 import re
+import tomllib
 import unicodedata
 from decimal import Context, Decimal, InvalidOperation
+from importlib.resources import files
 
 MAX_DIGITS = 50  # the longest gold answer of GSM8K has 9; a longer run of digits is a model that loops
 MAX_EXPONENT = 30
 
-# Contexts of our own, so that a caller's changes no score.
-_EXACT = Context(prec=2 * MAX_DIGITS)
+_EXACT = Context(prec=2 * MAX_DIGITS)  # contexts of our own, so that a caller's changes no score
 _QUOTIENT = Context(prec=28)
 _DIGITS = r"[0-9](?:[0-9]|[.,](?=[0-9]))*+"
 _UNREADABLE = "\ufffc"  # stands for LaTeX that is a value but not a number: \frac{a+b}{2}, \sqrt{2}
@@ -152,22 +142,14 @@ def _is_negative(before: str) -> bool | None:
 
 # Normalising: one spelling for each sign, digit and LaTeX command, so that the grammar above sees plain ASCII forms.
 
-_FRACTIONS = {chr(code): unicodedata.normalize("NFKC", chr(code)).replace("\u2044", "/")
-              for code in (*range(0xBC, 0xBF), *range(0x2150, 0x215F), 0x2189)}  # fmt: skip
+_TABLES = tomllib.loads((files("gsm8k_nb") / "assets" / "spellings.toml").read_text(encoding="utf-8"))
+_COMMANDS = {command: sign for sign, commands in _TABLES["latex"].items() for command in commands}
 _SPELLINGS = str.maketrans(
     {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}  # full-width forms
-    | dict.fromkeys("\u2212\ufe63\u2010\u2011\u2012\u2013", "-")
-    | dict.fromkeys("\u2044\u2215", "/")
-    | dict.fromkeys("⋅·∙✕", "×")
-    | dict.fromkeys("≈≅≃", "=")
-    | dict.fromkeys("\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\xa0", " ")
-    | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\xad")  # invisible: removed
-    | dict.fromkeys("\x85\u2028\u2029", "\n")
-    | dict.fromkeys("“”", '"')
-    | dict.fromkeys("‘’", "'")
-    | dict(zip("。｡！？，、", (". ", ". ", "! ", "? ", ", ", ", "), strict=True))  # they end without a blank
-    | {"\u066b": ".", "\u066c": ",", "﹩": "$", "￥": "¥", "￡": "£", "▁": "_", "∞": " infinity ", "İ": "I"}
+    | {character: sign for sign, characters in _TABLES["characters"].items() for character in characters}
 )
+_FRACTIONS = {chr(code): unicodedata.normalize("NFKC", chr(code)).replace("\u2044", "/")
+              for code in (*range(0xBC, 0xBF), *range(0x2150, 0x215F), 0x2189)}  # fmt: skip
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
@@ -189,15 +171,6 @@ _LATEX_TEXT = re.compile(
 _LATEX_FRACTION = re.compile(r"\\[dtc]?frac ?(?:\{([^{}]*)\} ?\{([^{}]*)\}|([0-9]) ?([0-9]))")
 _LATEX_ROOT = re.compile(r"\\(?:sqrt(?:\[[^\]{}]{0,9}\])?|binom\{[^{}]*\}) ?\{[^{}]*\}")
 _LATEX_COMMAND = re.compile(r"\\([A-Za-z]+|[^A-Za-z0-9])")
-_COMMANDS = (
-    {sign: sign for sign in "$%#_&"}
-    | {sign: " " for sign in " ,;:()[]"}
-    | dict.fromkeys(("!", "left", "right", "bf", "rm", "displaystyle"), "")
-    | dict.fromkeys(("quad", "qquad"), " ")
-    | {"{": "(", "}": ")", "\\": "\n", "n": "\n", "infty": " infinity ", "circ": "°", "degree": "°"}
-    | {"times": "×", "cdot": "×", "ast": "×", "div": "÷", "approx": "=", "simeq": "=", "sim": "="}
-    | {"pounds": "£", "euro": "€", "yen": "¥", "textdollar": "$"}
-)
 
 
 def normalise(text: str) -> str:
