@@ -12,7 +12,7 @@ import re
 from decimal import Decimal
 from itertools import pairwise
 
-from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, is_ordinal, normalise, value
+from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, WORDS, is_ordinal, normalise, value
 from gsm8k_nb.answers.passages import answer_part, has_no_last_word, until_each_question, without_programs
 from gsm8k_nb.answers.sentences import ABSENT, Reading, number_of, worked_out
 
@@ -21,7 +21,7 @@ LONGEST = 600  # characters of a sentence that are looked at, from its end
 MAX_CANDIDATES = 1000  # a text with more statements of one kind repeats itself
 MAX_STEP = 20  # a greater number before a dot and a word is not the number of a step
 RETRACTED: Reading = (False, Decimal(0))  # an empty box: what was stated before it holds no more
-WORDS: Reading = (False, Decimal(1))  # a statement in words alone
+IN_WORDS: Reading = (False, Decimal(1))  # a statement in words alone
 
 _MARKER = re.compile(r"#{4,}")
 _BOX = re.compile(r"(?:\\f?box(?:ed)?|\bboxed|\x08oxed)(?: ?\{| ?(?=\$?-?[0-9]))")
@@ -42,31 +42,21 @@ _KINDS = (  # what a text must hold to be searched for the pattern: many times f
     ("answer", _HEADING), ("final answer", _FINAL_ANSWER), ("a:", _A_LABEL), ("a*", _A_LABEL),
 )  # fmt: skip
 
-_ABOUT = r"(?:about|approximately|around|roughly|nearly|only|just|exactly|a total of)"
-_LEAD = re.compile(rf"(?:[^\w\ufffc]|_)*+(?:(?:{CURRENCY}|{_ABOUT})(?![a-z])(?:[^\w\ufffc]|_)*+){{0,3}}", re.IGNORECASE)
+_LEAD = re.compile(
+    rf"(?:[^\w\ufffc]|_)*+(?:(?:{CURRENCY}|{WORDS.about})(?![a-z])(?:[^\w\ufffc]|_)*+){{0,3}}", re.IGNORECASE
+)
 _BULLET = re.compile(r"[-*+•][ \t]\Z")
 _STEP = re.compile(
     r"[\W_]{0,12}(?:(?P<word>step|part|case|method|option) {1,2})?(?P<number>[0-9]{1,2})(?P<end>[.):]|$)", re.IGNORECASE
 )
 _ENTRY_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'($£€]{0,3}[A-Za-z0-9]")
 _CODE = re.compile(r"__[a-z]|[A-Za-z_]\w+\(|\b(?:import|lambda)\b")
-_NO_NUMBER = re.compile(
-    r"infinit|inf\b|nan\b|undefined|indeterminate|unknown\b|none\b|null\b|n/a\b|insufficient"
-    r"|.{0,80}?\b(?:can(?:not|'t| not) (?:be (?:answered|calculated|found|solved)|(?:be )?determine)|not enough"
-    r" (?:information|data)|(?:unable|not possible|impossible) to (?:determine|answer|calculate|say|tell|solve))",
-    re.IGNORECASE,
-)
-_REMARK = re.compile(
-    r"(?:based|derived|(?:in)?correct|right|wrong|found|obtained|calculated|computed|given|because|verified|consistent"
-    r"|in the (?:form|format)|as follows|the following|rounded|written)\b",
-    re.IGNORECASE,
-)
+_NO_NUMBER = re.compile(rf"{WORDS.no_number}|.{{0,80}}?\b{WORDS.no_answer}", re.IGNORECASE)
+_REMARK = re.compile(rf"{WORDS.remark}\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"\b(?:in|within|inside|using?|with) ?\W{0,3}\Z")
 _BLANK = re.compile(r"\W{0,4}(?:__+(?![0-9])|\[[^\]0-9]{0,30}\])")
 _CLAUSE_END = re.compile(
-    r"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{1,2}\(|\n"
-    r"|\s(?:because|since|as|where|so|and|which|after|if|when)\b",
-    re.IGNORECASE,
+    rf"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{{1,2}}\(|\n|\s{WORDS.clause}\b", re.IGNORECASE
 )
 _SENTENCE_END = re.compile(r"(?<!\.[a-z])(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?](?=\s|$|[A-Z][a-z])|\n")
 _BARE_END = re.compile(
@@ -77,16 +67,12 @@ _ALONE = re.compile(  # a first sentence or paragraph, or a line in bold
     r"(?:\*\*\.?$|[ \t]*\n[ \t]*\n|(?<=[A-Za-z]\.)[ \t])",
     re.MULTILINE,
 )
-_CHECKS = r"(?:double[- ])?check\w*|verif\w+|notes?"
 _ASIDE = re.compile(
-    rf"[\W_]*(?:to |let's |we can )?(?:{_CHECKS}|confidence|let me know|i hope|feel free|ask|would you)\b"
-    r"|\W*\(.*\)\W*\Z|.*\?\Z",
-    re.IGNORECASE,
+    rf"[\W_]*(?:to |let's |we can )?(?:{WORDS.check}|{WORDS.aside})\b|\W*\(.*\)\W*\Z|.*\?\Z", re.IGNORECASE
 )
 _ASKS = re.compile(r"\b(?:how|what|which|can you|could you)\b.*\?\Z", re.IGNORECASE)
-_REST = re.compile(  # a heading of which nothing below is the answer
-    rf"\n[\W_]*(?:{_CHECKS}|explanation|justification|here(?:'s| is) how|key points)\b[^\n0-9]*(?:\n|\Z)", re.IGNORECASE
-)
+# A heading of which nothing below is the answer.
+_REST = re.compile(rf"\n[\W_]*(?:{WORDS.check}|{WORDS.explanation})\b[^\n0-9]*(?:\n|\Z)", re.IGNORECASE)
 _EMPTY_LABEL = re.compile(r"\n\W{0,6}(?:A|Answer)\W{0,6}\Z")
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
@@ -121,7 +107,7 @@ def _stated(text: str) -> Reading:
         reading = _statement(text, found[index], limit, found[index - 1].end() if index else 0)
         if reading[0]:
             return (True, None) if retracted else reading
-        anything = anything or reading is WORDS
+        anything = anything or reading is IN_WORDS
         retracted = retracted or reading is RETRACTED
         limit = found[index].start()
     return (anything, None)
@@ -185,7 +171,7 @@ def _behind_phrase(text: str, match: re.Match[str], limit: int) -> Reading:
     if number and not is_label and _SENTENCE_END.search(text, lead, number.start()):
         return ABSENT
     if number is None:
-        return WORDS if _WORD.search(text, lead, stop) and not _DIGIT.search(text, stop) else ABSENT
+        return IN_WORDS if _WORD.search(text, lead, stop) and not _DIGIT.search(text, stop) else ABSENT
     return _value(text, start, stop, is_label)
 
 
@@ -208,7 +194,7 @@ def _is_title(text: str, match: re.Match[str], lead: int, stop: int, limit: int,
 def _section(text: str, start: int, stop: int) -> Reading:
     """What is read as a text of its own: behind a heading, within a tag."""
     reading = _unstated(text[start:stop], is_end=stop == len(text))
-    return reading if reading[0] or not _WORD.search(text, start, stop) else WORDS
+    return reading if reading[0] or not _WORD.search(text, start, stop) else IN_WORDS
 
 
 def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Reading:

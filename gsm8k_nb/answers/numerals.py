@@ -15,10 +15,14 @@ import tomllib
 import unicodedata
 from decimal import Context, Decimal, InvalidOperation
 from importlib.resources import files
+from types import SimpleNamespace
 
 MAX_DIGITS = 50  # the longest gold answer of GSM8K has 9; a longer run of digits is a model that loops
 MAX_EXPONENT = 30
 
+_TABLES = tomllib.loads((files("gsm8k_nb") / "assets" / "answers.toml").read_text(encoding="utf-8"))
+WORDS = SimpleNamespace(**{name: f"(?:{'|'.join(words)})" for name, words in _TABLES["words"].items()})
+HINTS = SimpleNamespace(**_TABLES["hints"])
 _EXACT = Context(prec=2 * MAX_DIGITS)  # contexts of our own, so that a caller's changes no score
 _QUOTIENT = Context(prec=28)
 _DIGITS = r"[0-9](?:[0-9]|[.,](?=[0-9]))*+"
@@ -57,11 +61,6 @@ _SUSPECT_BEFORE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _SYMBOLS = "$£€¥₹₩₽₱฿₫₪₺₦¢"
 _CODES = r"(?:USD|EUR|GBP|INR|JPY|CNY|CAD|AUD|RMB|US|Rs|RM)"
-# A number behind one of these is a name: Day 5, horse no. 12.
-NAMED = (
-    "step|part|question|problem|example|exercise|option|case|method|equation|day|week|month|year|grade|class|level|room"
-    "|table|row|page|chapter|box|group|team|round|lap|phase|stage|no\\.|number"
-)
 CURRENCY = rf"(?:(?:\b(?:US|CA|AU|NZ|HK|SG|[ACRS]))?[{_SYMBOLS}]|\b{_CODES}\.?)"
 _CURRENCY_BEFORE = re.compile(rf"(?:{CURRENCY}[ ]?)+\Z", re.IGNORECASE)
 
@@ -142,7 +141,6 @@ def _is_negative(before: str) -> bool | None:
 
 # Normalising: one spelling for each sign, digit and LaTeX command, so that the grammar above sees plain ASCII forms.
 
-_TABLES = tomllib.loads((files("gsm8k_nb") / "assets" / "spellings.toml").read_text(encoding="utf-8"))
 _COMMANDS = {command: sign for sign, commands in _TABLES["latex"].items() for command in commands}
 _SPELLINGS = str.maketrans(
     {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}  # full-width forms
@@ -159,7 +157,7 @@ _WIDE_COMMA = re.compile(r"(?<=[０-９])，(?=[０-９]{3})|(?<=[0-9])，(?=000
 _BLANK_THOUSANDS = re.compile(
     r"[1-9](?<![\d.,:/'-].)(?<!\d[ ~'].)[0-9]{0,2}([ ~'])[0-9]{3}(?:\1[0-9]{3})*(?![ ~']?\d|-[A-Za-z]| ?[/:]\d)"
 )
-_NAME_BEFORE = re.compile(rf"\b(?:{NAMED}) ?\Z", re.IGNORECASE)
+_NAME_BEFORE = re.compile(rf"\b{WORDS.named} ?\Z", re.IGNORECASE)
 _ON_THE_HOUR = re.compile(r"(?<![\d:.])(\d{1,2}):00(?![:\d])")
 _ONE_BY_ONE = re.compile(r"[0-9](?<![^\s(*$:].)([-\n])[0-9](?:\1[0-9])+(?![^\s.,)*$])(?! ?=)")
 _LATEX_NEIGHBOURS = re.compile(r"(\\[A-Za-z]+)(?=\\[A-Za-z])")

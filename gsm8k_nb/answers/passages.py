@@ -9,44 +9,31 @@ answer was forced. A text has no last word where it breaks off, ends in a loop, 
 import re
 from collections.abc import Iterator
 
-_NAME = (
-    r"(?:\w{1,12}[:_])?(?:think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratch_?pad|working(?:_out)?)"
-    r"(?:_process)?"
-)
+from gsm8k_nb.answers.numerals import HINTS, WORDS
+
+_NAME = rf"(?:\w{{1,12}}[:_])?{WORDS.reasoning}(?:_process)?"
 _REASONING_END = re.compile(
-    rf"</{_NAME}(?: ?>|(?=\s|\Z))|<\|?end_(?:of_)?{_NAME}\|?>|\[/THINK\]|◁/think▷|<\|inner_suffix\|>|<channel\|>"
-    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal|\bHere is my response:",
-    re.IGNORECASE,
+    rf"</{_NAME}(?: ?>|(?=\s|\Z))|<\|?end_(?:of_)?{_NAME}\|?>|{WORDS.reasoning_end}", re.IGNORECASE
 )
 _REASONING_START = re.compile(
-    rf"<{_NAME} ?>|<\|?(?:start|begin)_(?:of_)?{_NAME}\|?>|\[THINK\]|◁think▷|<\|inner_prefix\|>|<\|channel>thought"
-    r"|<\|channel\|>(?:analysis|commentary)\b|\Aanalysis(?-i:(?=[A-Z0-9]))|\AHere is my thought process:",
-    re.IGNORECASE,
+    rf"<{_NAME} ?>|<\|?(?:start|begin)_(?:of_)?{_NAME}\|?>|{WORDS.reasoning_start}", re.IGNORECASE
 )
 _FORCED = re.compile(r"\n[^\n]{0,80}\\boxed[^\n]*\s*\Z")
 _TURN_END = re.compile(
-    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|end_of_turn|END_RESPONSE|END_OF_TURN_TOKEN|return|call|user)\|>"
-    r"|</s>|<eos>|<end_of_turn>|<turn\|>|\[INST\]|<｜(?:User|end▁of▁sentence)｜>"
-    r"|<(?:\|im_start\||\|start_header_id\||start_of_turn|\|turn)>\s{0,2}user|^[#*> ]{0,6}(?:User|Human)[* ]{0,3}:",
+    rf"<\|{WORDS.turn_end}\|>|{WORDS.other_turn_end}|^[#*> ]{{0,6}}(?:User|Human)[* ]{{0,3}}:"
+    r"|<(?:\|im_start\||\|start_header_id\||start_of_turn|\|turn)>\s{0,2}user",
     re.MULTILINE,
 )
 _SPECIAL = re.compile(
     r"<(?:[|｜][^|｜<>\n]{1,60}[|｜]|\|?(?:channel|turn)\|?|/?(?:s|bos|pad|unk|mask|sep|cls)"
     r"|/?[A-Za-z][A-Za-z_-]{0,30}[0-9][\w-]{0,30})>"
 )
-_ASKING = r"[Qq]uestion|[Pp]roblem|[Ee]xercise|Instruction|QUESTION|PROBLEM|Example(?= {1,2}[0-9])"
-_ASKING_ELSEWHERE = ("问题", "題目", "题目", "問題", "Pregunta", "Frage", "Domanda", "Вопрос")
 _QUESTION = re.compile(
     r"(?:^[ \t>#*_]{0,8}(?:[Nn]ext |[Nn]ew |[Aa]nother )?|(?<=[.!?]) {1,3})"
-    rf"(?:(?:{_ASKING}) {{0,2}}[0-9]{{0,4}}|Q[0-9]{{0,4}}|{'|'.join(_ASKING_ELSEWHERE)})[*_ ]{{0,3}}[:：]"
-    rf"|^\[(?:{_ASKING}) ?[0-9]{{0,4}}\]|^#{{1,6}} ?\**(?:{_ASKING})(?: [0-9]{{1,4}})?[* ]{{0,3}}$",
+    rf"(?:{WORDS.asking} {{0,2}}[0-9]{{0,4}}|Q[0-9]{{0,4}}|{WORDS.asking_elsewhere})[*_ ]{{0,3}}[:：]"
+    rf"|^\[{WORDS.asking} ?[0-9]{{0,4}}\]|^#{{1,6}} ?\**{WORDS.asking}(?: [0-9]{{1,4}})?[* ]{{0,3}}$",
     re.MULTILINE,
 )
-# A completion holds none of these as a rule; asking for them first is many times faster than searching a pattern.
-_REASONING_HINTS = ("think", "thought", "reason", "analysis", "reflection", "scratch", "working", "channel", "inner_s")
-_TURN_HINTS = ("<|", "</s>", "<eos>", "<end_of", "<start_of", "<turn", "<｜", "[INST]", "User", "Human")
-_QUESTION_HINTS = ("uestion", "roblem", "UESTION", "ROBLEM", "xercise", "nstruction", "xample", "Q", *_ASKING_ELSEWHERE)
-
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
 _PROGRAM = re.compile(r"\b(?:print ?\(|def \w|import \w|return\b)")
 _PROGRAM_LINE = re.compile(
@@ -54,10 +41,7 @@ _PROGRAM_LINE = re.compile(
     r"|[A-Za-z]\w* ?=(?!=)(?: ?[-+*/(]* ?[A-Za-z_][\w.]*\)*)+\(?[^=\n]*\Z)"
 )
 _BREAKS_OFF = re.compile(
-    r"(?:[-+*/×÷=(\[{<:;&]|;\s*\}|\\\w+|\b(?:the|an?|of|and|or|but|is|are|was|were|be|by|for|from|with|per|then|because"
-    r"|that|which|if|when|than|will|would|has|have|had|he|she|they|we|costs?|into|at|its|their|his|her|let's))\s*\Z"
-    r"|\([^()\n]{0,60}\w\Z",
-    re.IGNORECASE,
+    rf"(?:[-+*/×÷=(\[{{<:;&]|;\s*\}}|\\\w+|\b{WORDS.not_last})\s*\Z|\([^()\n]{{0,60}}\w\Z", re.IGNORECASE
 )
 _SENTENCE_END = r"(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?:]\s{1,2}|\n"
 _UNFINISHED = re.compile(  # a last sentence of three words or more, without number and full stop
@@ -76,7 +60,7 @@ def without_reasoning(text: str) -> str:
 def _around_reasoning(text: str) -> tuple[str, str]:
     """The text outside reasoning, and the reasoning that is opened behind it and never closed."""
     lower = text.lower()
-    if not any(hint in lower for hint in _REASONING_HINTS):
+    if not any(hint in lower for hint in HINTS.reasoning):
         return text, ""
     end = 0
     for closing in _REASONING_END.finditer(text):
@@ -94,7 +78,7 @@ def answer_part(text: str) -> tuple[str, bool]:
     forced = _FORCED.search(unclosed) if "boxed" in unclosed else None
     text += forced[0] if forced else ""
     start = 0
-    if any(hint in text for hint in _TURN_HINTS):
+    if any(hint in text for hint in HINTS.turn):
         for boundary in _TURN_END.finditer(text):
             turn = _SPECIAL.sub(" ", text[start : boundary.start()])
             if _WORD.search(turn):
@@ -106,7 +90,7 @@ def answer_part(text: str) -> tuple[str, bool]:
 def until_each_question(text: str) -> Iterator[str]:
     """The text up to its first new question, then that question up to the next, and so on."""
     start = 0
-    if any(hint in text for hint in _QUESTION_HINTS):
+    if any(hint in text for hint in HINTS.question):
         for question in _QUESTION.finditer(text):
             yield text[start : question.start()]
             start = question.start()

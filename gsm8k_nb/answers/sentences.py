@@ -12,23 +12,18 @@ Numbers in bold outrank all others. Where there is an ``=``, only what it equals
 import re
 from decimal import Decimal
 
-from gsm8k_nb.answers.numerals import CURRENCY, NAMED, NUMBER, is_ordinal, value
+from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, WORDS, is_ordinal, value
 
 Reading = tuple[bool, Decimal | None]  # (something was stated, the number it is); (True, None): stated, but no number
 ABSENT: Reading = (False, None)
 
 _TO_THE_NUMBER = rf"[ \t]*(?:[*_\\(\[\"'~]|{CURRENCY})*[ \t]*-?\Z"
-_PREPOSITION = (
-    "(?:in|every|each|per|for|after|by|within|at|on|over|during|from|before|with|than|since|until|between|among|of|through"
-    "|throughout|about|across|all|both|another|first|last|next|under|above|below|without|out of)"
-)
-_DEFINITE = "(?:the|these|those|his|her|their|its|my|our|your|[a-z]+'s)"  # the 3 brothers: known before
 _COMPLEMENT = re.compile(
     r"(?:(?<!to )\b(?:is|are|was|were|be|been|equals?|becomes?|became|contains?"
     r"|(?:left|ends?|ended|remain\w*) (?:up )?with|(?:com|amount|add|work)\w* (?:out |up )?to"
-    r"|(?:total|sum|count|cost|price|profit|loss|balance|amount|remainder|difference) of)"
-    rf"|(?:it|that|he|she|there|what)'s|=|共|合計|[是为為])\s*(?:(?!{_PREPOSITION}\b|to\b|\w+ing\b)[a-z']+,? ){{0,4}}"
-    rf"(?:(?:equal to|a total of|about|over|at least|at most|up to) )?{_TO_THE_NUMBER}",
+    rf"|{WORDS.total} of)"
+    r"|(?:it|that|he|she|there|what)'s|=|共|合計|[是为為])\s*"
+    rf"(?:(?!{WORDS.preposition}\b|to\b|\w+ing\b)[a-z']+,? ){{0,4}}(?:(?:equal to|a total of|about|over|at least|at most|up to) )?{_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
 _COMPLEMENT_BEHIND = re.compile(
@@ -42,23 +37,15 @@ _PURPOSE = re.compile(  # to fill 3, needed to make 4; but not: has to pay 3, to
     re.IGNORECASE,
 )
 _ADJUNCT = re.compile(
-    rf"(?:\b(?:{_PREPOSITION}|{_DEFINITE})(?: (?:{_DEFINITE}|an?|other|original|remaining|every|each|all|just|only"
-    rf"|about|\w+ing))*(?: [^\w ]?[0-9.,]+(?: [a-z]+){{0,2}} and)?|#|\b(?:{NAMED})|\([^()]*){_TO_THE_NUMBER}",
+    rf"(?:\b(?:{WORDS.preposition}|{WORDS.definite})"
+    rf"(?: (?:{WORDS.definite}|an?|other|original|remaining|every|each|all|just|only|about|\w+ing))*(?: [^\w ]?[0-9.,]+(?: [a-z]+){{0,2}} and)?|#|\b{WORDS.named}|\([^()]*){_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
 _ADJUNCT_BEHIND = re.compile(r"-[A-Za-z]|[天年月日小时分钟周个]+[后内前]")
-_CONDITION = re.compile(
-    r"\W*(?:(?:so|then|therefore|thus),? )?(?:if|when|since|because|after|as|for|in|with|given|to|by|at|on|of|out of"
-    r"|while|from)\b(?:[^,]|,(?! ))*, ",
-    re.IGNORECASE,
-)
-_SUBORDINATE = re.compile(
-    r",? \b(?:because|since|which|who|where|while|if|when|assuming|as (?!many|much|well))\b"
-    r"|, (?=\$?[0-9.]+ (?:more|less|fewer)\b)",
-    re.IGNORECASE,
-)
+_CONDITION = re.compile(rf"\W*(?:(?:{WORDS.consequence}|then),? )?{WORDS.condition}\b(?:[^,]|,(?! ))*, ", re.IGNORECASE)
+_SUBORDINATE = re.compile(rf",? \b{WORDS.subordinate}\b|, (?=\$?[0-9.]+ (?:more|less|fewer)\b)", re.IGNORECASE)
 _CONSEQUENCE = re.compile(
-    r"[,;] (?:and )?(?:so|therefore|thus|hence|which means|meaning)\b|\bround\w* (?:up |down |off )?to (?!the\b)"
+    rf"[,;] (?:and )?{WORDS.consequence}\b|\bround\w* (?:up |down |off )?to (?!the\b)"
     r"|, (?:or|i\.e\.,?|that is,?) (?:about |\W{0,2})?(?=\$?[0-9][0-9.,]* [a-z]|\$)"
     r"|[,;] which (?:is|equals|gives|makes|leaves|results in|simplifies (?:it )?to|comes to)\b"
     r"(?=[^0-9]{0,20}[0-9][0-9.,]*(?! ?[0-9%])(?![^.]*\b(?:more|less|fewer|times|than|of|from|after|before)\b))"
