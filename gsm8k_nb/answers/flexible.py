@@ -54,7 +54,6 @@ _CODE = re.compile(r"__[a-z]|[A-Za-z_]\w+\(|\b(?:import|lambda)\b")
 _NO_NUMBER = re.compile(rf"{WORDS.no_number}|.{{0,80}}?\b{WORDS.no_answer}", re.IGNORECASE)
 _REMARK = re.compile(rf"{WORDS.remark}\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"\b(?:in|within|inside|using?|with) ?\W{0,3}\Z")
-_BLANK = re.compile(r"\W{0,4}(?:__+(?![0-9])|\[[^\]0-9]{0,30}\])")
 _CLAUSE_END = re.compile(
     rf"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{{1,2}}\(|\n|\s{WORDS.clause}\b", re.IGNORECASE
 )
@@ -162,7 +161,7 @@ def _behind_phrase(text: str, match: re.Match[str], limit: int) -> Reading:
     stop = min(limit, _line_end(text, lead))
     if _NO_NUMBER.match(text, lead, stop):
         return True, None
-    if _REMARK.match(text, lead, stop) or _BLANK.match(text, start, limit):
+    if _REMARK.match(text, lead, stop):
         return ABSENT
     is_label = match.groupdict().get("label", True) is not None
     number = NUMBER.search(text, lead, stop)
@@ -181,14 +180,12 @@ def _is_title(text: str, match: re.Match[str], lead: int, stop: int, limit: int,
     is_entry = alone and (_BULLET.search(text, max(0, lead - 3), lead) or _step_number(text, lead) is not None)
     if number and number.start() == lead and _BARE_END.match(text, number.end(), limit) and not is_entry:
         return False
-    first = _WORD.search(text)
-    opens = first is not None and match.start() - first.start() <= len("The ")
     before = text[max(0, match.start() - 8) : match.start()].lower()
-    if "final" in before or before.endswith(('"', "'", "<")) or (match.re is _HEADING and match[1] is not None):
+    if alone or "final" in before or before.endswith(('"', "'", "<")) or (match.re is _HEADING and match[1]):
         return alone
-    sentence = _SENTENCE_END.search(text, lead, limit)
-    goes_on = sentence is not None and sentence[0] != "\n" and _DIGIT.search(text, sentence.end(), stop) is not None
-    return alone or goes_on or (opens and _DIGIT.search(text, stop, limit) is not None)
+    opens = not _WORD.search(text, 0, max(0, match.start() - len("The ")))
+    end = _SENTENCE_END.search(text, lead, stop)
+    return bool((end and _DIGIT.search(text, end.end(), stop)) or (opens and _DIGIT.search(text, stop, limit)))
 
 
 def _section(text: str, start: int, stop: int) -> Reading:

@@ -10,10 +10,10 @@ A number is never rounded: 8.5 is wrong where 9 is asked for.
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from gsm8k_nb.answers.flexible import flexible
 from gsm8k_nb.answers.numerals import MAX_DIGITS, plain_decimal
@@ -45,8 +45,7 @@ _OURS = (
 RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _OURS} | PEER_RULES)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What one rule makes of one completion; ``failure`` says why the rule could not be applied, where it could not."""
 
     predicted: Decimal | None
@@ -78,8 +77,7 @@ def judge(
     text: str | None, gold: Decimal | int | str, rule: str = "strict", finish_reason: str | None = None
 ) -> tuple[Decimal | None, bool]:
     """The number read and whether it is right, as in ``verdict``."""
-    found = verdict(text, gold, rule, finish_reason)
-    return found.predicted, found.correct
+    return verdict(text, gold, rule, finish_reason)[:2]
 
 
 def _apply(rule: Rule, text: str | None, gold: Decimal | None, finish_reason: str | None) -> Verdict:

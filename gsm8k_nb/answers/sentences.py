@@ -1,6 +1,6 @@
 """Which number of a sentence is the one that it is about: of the highest rank, the last.
 
-    2  the complement: behind a form of *be*, ``a total of``, ``=``; before ``in total``     he will be 13 in 3 years
+    2  the complement: behind a form of *be*, ``a total of``, ``=``                           he will be 13 in 3 years
     1  any other                                                                           8 pens cost $12
     0  an adjunct or a name: behind a preposition or *the*, ``to fill 3``, in brackets     in 3 years, day 5, 36-minute
    -1  an ordinal                                                                          the 3rd
@@ -21,24 +21,21 @@ _TO_THE_NUMBER = rf"[ \t]*(?:[*_\\(\[\"'~]|{CURRENCY})*[ \t]*-?\Z"
 _COMPLEMENT = re.compile(
     r"(?:(?<!to )\b(?:is|are|was|were|be|been|equals?|becomes?|became|contains?"
     r"|(?:left|ends?|ended|remain\w*) (?:up )?with|(?:com|amount|add|work)\w* (?:out |up )?to"
-    rf"|{WORDS.total} of)"
-    r"|(?:it|that|he|she|there|what)'s|=|共|合計|[是为為])\s*"
-    rf"(?:(?!{WORDS.preposition}\b|to\b|\w+ing\b)[a-z']+,? ){{0,4}}(?:(?:equal to|a total of|about|over|at least|at most|up to) )?{_TO_THE_NUMBER}",
-    re.IGNORECASE,
-)
-_COMPLEMENT_BEHIND = re.compile(
-    r"[^0-9.,;=]{0,40}\b(?:in total|altogether|in all)\b|(?: ?[^\W\d]+){0,2} (?:is|are|was|were) (?:the|what|how)\b",
+    rf"|{WORDS.total} of)|(?:it|that|he|she|there|what)'s|=|共|合計|[是为為])\s*"
+    rf"(?:(?!{WORDS.preposition}\b|to\b|\w+ing\b)[a-z']+,? ){{0,4}}"
+    rf"(?:(?:equal to|a total of|about|over|at least|at most|up to) )?{_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
 _PURPOSE = re.compile(  # to fill 3, needed to make 4; but not: has to pay 3, to get 3
     r"(?:(?<!has )(?<!have )(?<!had )(?<!need )(?<!needs )(?<!able )(?<!going )\bto (?!be\b)"
-    rf"(?!(?:get|make|give){_TO_THE_NUMBER})|\b(?:needed|required|used|necessary|enough) to )"
+    rf"(?!(?:get|make|give|find|obtain){_TO_THE_NUMBER})|\b(?:needed|required|used|necessary|enough) to )"
     rf"[a-z]+(?: (?:[0-9]+ )?[a-z]+){{0,3}}{_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
 _ADJUNCT = re.compile(
     rf"(?:\b(?:{WORDS.preposition}|{WORDS.definite})"
-    rf"(?: (?:{WORDS.definite}|an?|other|original|remaining|every|each|all|just|only|about|\w+ing))*(?: [^\w ]?[0-9.,]+(?: [a-z]+){{0,2}} and)?|#|\b{WORDS.named}|\([^()]*){_TO_THE_NUMBER}",
+    rf"(?: (?:{WORDS.definite}|an?|other|original|remaining|every|each|all|just|only|about|\w+ing))*"
+    rf"(?: [^\w ]?[0-9.,]+(?: [a-z]+){{0,2}} and)?|#|\b{WORDS.named}|\([^()]*){_TO_THE_NUMBER}",
     re.IGNORECASE,
 )
 _ADJUNCT_BEHIND = re.compile(r"-[A-Za-z]|[天年月日小时分钟周个]+[后内前]")
@@ -50,12 +47,11 @@ _CONSEQUENCE = re.compile(
     r"|[,;] which (?:is|equals|gives|makes|leaves|results in|simplifies (?:it )?to|comes to)\b"
     r"(?=[^0-9]{0,20}[0-9][0-9.,]*(?! ?[0-9%])(?![^.]*\b(?:more|less|fewer|times|than|of|from|after|before)\b))"
 )
-_BRACKETS = re.compile(r"\([^()]*\)")
 _BOLD = re.compile(r"\*\*(?=[^\s*])[^*\n]{1,60}(?<=[^\s*])\*\*")
 _NEGATION = re.compile(
     r"(?:\bnot|n't|\binstead of|\brather than)(?: just| only| equal to)? {1,2}\W{0,4}\Z", re.IGNORECASE
 )
-_OPERATOR = r"(?: \* |\*(?=[0-9($])| [×÷+/x] |[×÷+] ?| (?:plus|minus|times|divided by) (?=[($£€]?[0-9]))"
+_OPERATOR = r"(?: \* |\*(?=[0-9($]|\Z)| [×÷+/x] |[×÷+] ?| (?:plus|minus|times|divided by) (?=[($£€]?[0-9]|\Z))"
 _OPERATION_BEHIND = re.compile(
     rf"(?: ?[A-Za-z]{{1,12}}){{0,2}}%?(?:{_OPERATOR}| - )[($£€]{{0,2}}[0-9]"
     rf"|%?(?:{_OPERATOR}(?:[A-Za-z]\b|\(|\Z)| ?- ?[a-z]\b)|[xyzn]\b|\([a-z] "
@@ -91,8 +87,8 @@ def _main_clause(sentence: str) -> tuple[int, int]:
         start = consequence.end() if NUMBER.search(sentence, consequence.end()) else start
     condition = _CONDITION.match(sentence, start)
     start = condition.end() if condition and NUMBER.search(sentence, condition.end()) else start
-    equals = _BRACKETS.sub(lambda brackets: " " * len(brackets[0]), sentence).rfind("=") if "=" in sentence else -1
-    start = equals if equals >= start and NUMBER.search(sentence, equals) else start
+    equals = sentence.rfind("=", start)
+    start = equals if equals >= 0 and NUMBER.search(sentence, equals) else start
     first = NUMBER.search(sentence, start)
     behind = _SUBORDINATE.search(sentence, first.end()) if first else None
     return start, behind.start() if behind else len(sentence)
@@ -104,7 +100,7 @@ def _rank(sentence: str, start: int, match: re.Match[str]) -> int:
         return -1
     if _ADJUNCT_BEHIND.match(sentence, match.end()) or _PURPOSE.search(before):
         return 0
-    if _COMPLEMENT.search(before) or _COMPLEMENT_BEHIND.match(sentence, match.end()):
+    if _COMPLEMENT.search(before):
         return 2
     return 0 if _ADJUNCT.search(before) else 1
 

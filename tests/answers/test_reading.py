@@ -177,6 +177,65 @@ ASIDES_AND_BOLD = [
     ("So John pays **$12** on top of the $100.", "12"),
 ]
 
+THE_LAST_NUMBER_OF_THE_HIGHEST_RANK = [
+    ("Thus the 3 brothers together own 42 marbles.", "42"),
+    ("So Carla needs 160 minutes to download a 200 GB file.", "160"),
+    ("Thus 20 beads are needed to make 4 bracelets.", "20"),
+    ("She will need 54 inches of cloth to make the tablecloth and 8 napkins.", "54"),
+    ("They picked 30 apples in 2 hours and 15 minutes.", "30"),
+    ("In conclusion, buying 3 tickets at $5 each costs you $15.", "15"),
+    ("Now he only has 12 of his original 20 pens.", "12"),
+    ("So John ran 3 miles further than Tom's 5 miles.", "3"),
+    ("Tom has 7 pens, 2 more than Ann.", "7"),
+    ("Since the total is 20, each of them gets 5.", "5"),
+    ("So from 9 to 5 he works 8 hours.", "8"),
+    ("That is 90 minutes, or 1.5 hours.", "1.5"),
+    ("He finishes at 3:00 p.m., which is 2 hours after 1:00 p.m.", "3"),
+    ("He makes 12.5 + 7.5 = 20 calls to get 15 customers.", "20"),
+    ("So there is a total of 6 + 7 = 13 pieces of $50 and $100 bills in all.", "13"),
+    ("Mr. Lee reads 5 pages. Mrs. Lee reads 12.", "12"),
+    ("**Answer:** Janet makes **$18** a day (9 eggs at $2).", "18"),
+    ("She saves $15/week for 4 weeks = **$60**, so yes, she reaches $50.", "60"),
+    ("So the answer is +18.", "18"),
+]
+
+AN_ANSWER_STANDS_ALONE = [
+    (" 18 dollars\n\nLet's think step by step. 16 - 7 = 9", "18"),
+    ("18\n\n# 5\n\nA robe takes 2 bolts", "18"),
+    ("18 dollars. Janet has 16 eggs and uses 7, so she sells 9.", "18"),
+    ("It is $80 × 1.15 = $92.\n\n**$92**\n\n(An increase of 15%.)", "92"),
+    ("#### **1. Count**\nThere are 9.", "9"),
+    ("<think>\n9 * 2 = 18\n\n**Final Answer**\n\\boxed{18}", "18"),
+    ("<final>18</final>\nThat took 3 steps.", "18"),
+    ("#### Day 1: 5 pages\n#### Day 2: 7 pages\nTotal: 12 pages", "12"),
+    ("答案：12，000 元", "12000"),
+]
+
+WHAT_FOLLOWS_AN_ANSWER = [
+    ("x = 36\n\nCheck:\n36 / 3 = 12", "36"),
+    ("Janet makes $18.\n\nHere is how:\n16 - 7 = 9 eggs\n9 eggs * $2", "18"),
+    ("There are 7 pens left. Let's check: 7 + 3 = 10.", "7"),
+    ("There are 7 pens left. I hope this answer is clear. (3 steps)", "7"),
+    ("There are 7 pens left.\n\n[Question 2] Tom has 5", "7"),
+    ("There are 7 pens left. How many of the 2 boxes are full?", "7"),
+    ("How many of the 12 eggs did she sell?", None),
+    ("I can't determine how many of the 12 eggs she sold.", None),
+]
+
+A_TEXT_THAT_BREAKS_OFF = [
+    ("She has 9 eggs left.\n\nTo find the total amount", None),
+    ("There are 16 - 7 = 9 eggs left. To do that we multiply", None),
+    ("She has 16 eggs. She eats 3. She bakes 4. So every day she sells the other 9 at the", None),
+    ("She has 16 eggs. She eats 3. She bakes 4. Then every day she makes 9 times 2", None),
+    ("She has 16 eggs. She eats 3. She bakes 4. She sells 9.\n\n**Janet makes $18 every day**", "18"),
+    ("Take 5. Add 13 to get 18. Done", "18"),
+    ("The rest is 840 which Mr. McPherson will have to raise", "840"),
+    ("2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2", None),
+    ("int main() { int x = 5; std::cout << x * 2; }", None),
+    ("So Tom has 2(n + 3) pens", None),
+    ("Final answer = 12.5 meters / 2.5 meters / 2", None),
+]
+
 KINDS = (
     *A_CONCLUSION_NAMES_ITS_CONDITION_FIRST,
     *A_LABEL_IS_FOLLOWED_BY_A_SENTENCE,
@@ -189,6 +248,10 @@ KINDS = (
     *PROGRAMS_AND_LOOPS,
     *HEADINGS_OF_LEVEL_FOUR,
     *ASIDES_AND_BOLD,
+    *THE_LAST_NUMBER_OF_THE_HIGHEST_RANK,
+    *AN_ANSWER_STANDS_ALONE,
+    *WHAT_FOLLOWS_AN_ANSWER,
+    *A_TEXT_THAT_BREAKS_OFF,
 )
 
 
@@ -275,7 +338,7 @@ def test_other_rules_and_other_endings_know_nothing_of_the_token_limit():
 
 
 def test_rules_carry_versions():
-    assert RULES["strict"].version == RULES["flexible"].version == "2"
+    assert (RULES["strict"].version, RULES["flexible"].version) == ("2", "3")
     assert all(rule.version for rule in RULES.values())
 
 
