@@ -83,7 +83,7 @@ def test_a_failed_request_leaves_its_problem_out(problems, tmp_path):  # traps.m
 def test_all_failed_is_undefined_and_not_zero(problems, tmp_path, n_samples):
     results = results_of(problems, [[None] * n_samples] * 4, tmp_path)
     assert results.metrics["rules"]["strict"]["accuracy"] is None
-    assert results.headline.endswith("= undefined")
+    assert results.headline.endswith("= undefined flexible, undefined strict (####)")
     assert report.save(results).exists()
 
 

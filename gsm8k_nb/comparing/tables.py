@@ -16,6 +16,7 @@ from gsm8k_nb.comparing.pairs import Comparison, Pair
 from gsm8k_nb.comparing.read import System, fields, stated
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import published
+from gsm8k_nb.summary import by_each_rule
 from gsm8k_nb.texts import interval, p_number, p_value, percent, points
 
 N_IDS = 10  # ids named in a table of what was left out
@@ -45,6 +46,7 @@ def systems(comparison: Comparison) -> pd.DataFrame:
             "run folder": system.run.folder.name,
             "protocol": system.metrics.protocol.label,
             "rule": system.rule,
+            "accuracy": by_each_rule(system.metrics.rules, system.rule),
             "problems scored": f"{system.metrics.rules[system.rule].n_problems} of {system.metrics.dataset.n_total}",
             "samples a problem": system.verdicts.shape[1],
             "compared": len(comparison.problems),

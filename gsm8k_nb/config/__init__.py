@@ -74,8 +74,8 @@ class RunConfig(Parameters):
         description="name of this system in reports and comparisons (None for the model's)",
     )
     headline_rule: Literal["auto", "strict", "flexible", "official"] = Field(
-        "auto",
-        description="rule of the headline: auto (strict where the prompt asks for ####), strict, flexible, official",
+        "flexible",
+        description="rule that is tested and ranked: flexible, strict, official, auto (strict where #### is asked for)",
     )
     rules: Literal["auto", "all", "both"] = Field(
         "auto",
