@@ -96,11 +96,14 @@ def test_all_right_has_an_interval_of_some_width(problems, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, "gsm8k acc (test@1, 8-shot CoT) = 0.8730"),
-        ({"complete": False, "n_scored": 40}, "gsm8k subset acc (test@1, 8-shot CoT, 40 of 1319 problems) = 0.8730"),
+        ({}, "gsm8k acc (test@1, 8-shot CoT) = 0.5 flexible"),
+        (
+            {"complete": False, "n_scored": 40},
+            "gsm8k subset acc (test@1, 8-shot CoT, 40 of 1319 problems) = 0.5 x",
+        ),
         (
             {"complete": False, "name": "classroom", "n_scored": 112, "n_total": 112},
-            "classroom acc (test@1, 8-shot CoT, 112 of 112 problems, the bundled teaching set, not GSM8K) = 0.8730",
+            "classroom acc (test@1, 8-shot CoT, 112 of 112 problems, the bundled teaching set, not GSM8K) = 0.5 x",
         ),
     ],
 )
@@ -109,19 +112,44 @@ def test_headline_states_protocol_and_what_it_is(changes, expected):
         "name": "gsm8k", "config": "main", "split": "test", "source": "x", "revision": None, "sha256": "0",
         "n_problems": 1319, "complete": True, "n_scored": 1319, "n_total": 1319,
     }  # fmt: skip
-    assert summary.headline(summary.DatasetFacts(**dataset | changes), "test@1, 8-shot CoT", 0.873) == expected
+    assert summary.headline(summary.DatasetFacts(**dataset | changes), "test@1, 8-shot CoT", "0.5 x") == expected
     assert ("gsm8k acc" in expected) == dataset["complete"] if not changes else "gsm8k acc" not in expected
+
+
+@pytest.mark.parametrize(
+    ("first", "numbers"),
+    [
+        ("flexible", "0.5417 flexible, 0.0208 strict (####)"),
+        ("strict", "0.0208 strict (####), 0.5417 flexible"),
+        ("official", "undefined official, 0.5417 flexible, 0.0208 strict (####)"),
+    ],
+)
+def test_a_headline_names_both_readings_the_ranked_one_first(first, numbers):
+    shares = {"strict": 0.0208333, "flexible": 0.5416667, "official": None}
+    rules = {
+        name: summary.RuleScore(n=48, n_problems=48, correct=1, no_answer=0, accuracy=share)
+        for name, share in shares.items()
+    }
+    assert summary.by_each_rule(rules, first) == numbers
+
+
+def test_the_headlines_first_number_is_a_key_of_its_own(problems, tmp_path):
+    texts = [["so \\boxed{5}"], ["so \\boxed{48}"], ["#### 1,200"], ["no idea"]]
+    results = results_of(problems, texts, tmp_path)
+    assert results.headline.endswith(" = 0.7500 flexible, 0.2500 strict (####)")
+    assert (results.metrics.accuracy, results.headline_rule) == (0.75, "flexible")
 
 
 @pytest.mark.parametrize(
     ("options", "label", "rule"),
     [
-        ({}, "test@1, 0-shot CoT", "strict"),
-        ({"prompt": "wei_8shot"}, "test@1, 8-shot CoT", "flexible"),
-        ({"prompt": "train_kshot", "shots": 4}, "test@1, 4-shot CoT", "strict"),
+        ({}, "test@1, 0-shot CoT", "flexible"),
+        ({"headline_rule": "auto"}, "test@1, 0-shot CoT", "strict"),
+        ({"prompt": "wei_8shot", "headline_rule": "auto"}, "test@1, 8-shot CoT", "flexible"),
+        ({"prompt": "train_kshot", "shots": 4}, "test@1, 4-shot CoT", "flexible"),
         ({"prompt": "wei_8shot", "headline_rule": "strict"}, "test@1, 8-shot CoT", "strict"),
-        ({"temperature": 0.7, "n_samples": 8}, "avg@8, T=0.7, 0-shot CoT", "strict"),
-        ({"temperature": 0.7}, "avg@1, T=0.7, 0-shot CoT", "strict"),  # one draw is not greedy
+        ({"temperature": 0.7, "n_samples": 8}, "avg@8, T=0.7, 0-shot CoT", "flexible"),
+        ({"temperature": 0.7}, "avg@1, T=0.7, 0-shot CoT", "flexible"),  # one draw is not greedy
     ],
 )
 def test_protocol_label_and_rule(options, label, rule):

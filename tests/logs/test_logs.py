@@ -387,7 +387,9 @@ def test_released_solutions(bring, official):
         bring(file, column="6b_finetuning", **options)
     done = bring(file, column="6b_finetuning", protocol_label="fine-tuned, test@1", **options)
     right = RIGHT["6b_finetuning"]
-    assert done.results.headline == f"gsm8k acc (fine-tuned, test@1) = {right / 1319:.4f}"
+    assert (
+        done.results.headline == f"gsm8k acc (fine-tuned, test@1) = {right / 1319:.4f} flexible, 0.0000 strict (####)"
+    )
     assert sum(row["correct"] for row in rows_of(done, "source_verdicts.jsonl")) == right
     assert len(done.aligned.unaligned) == 0 and done.results.config.limit is None
 

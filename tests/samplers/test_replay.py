@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from gsm8k_nb import data, sampling, summary
+from gsm8k_nb import data, protocol, sampling, summary
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import prompt_for
 from gsm8k_nb.samplers import SamplerError, open_sampler, replay
@@ -31,7 +31,8 @@ def test_small_replay(replay_config):
     health = results.metrics["health"]
     assert (health["requested"], health["failed"], health["truncated"], health["empty"]) == (4, 0, 1, 1)
     assert results.headline == (
-        "unverified small.jsonl acc (a test, test@1, 4 of 4 problems, not the official file) = 0.5000"
+        "unverified small.jsonl acc (a test, test@1, 4 of 4 problems, not the official file) = 0.5000 "
+        "flexible, 0.2500 strict (####)"
     )
 
 
@@ -52,7 +53,7 @@ def test_released_solutions(official, tmp_path, column, right):
     results = evaluate(config)
     assert results.metrics["rules"]["flexible"]["correct"] == right
     assert results.metrics["dataset"]["complete"]
-    assert results.headline == f"gsm8k acc (fine-tuned, test@1) = {right / 1319:.4f}"
+    assert results.headline == f"gsm8k acc (fine-tuned, test@1) = {right / 1319:.4f} flexible, 0.0000 strict (####)"
     assert results.metrics["health"]["truncated"] is None  # the source does not say how a text ended
 
 
@@ -64,7 +65,7 @@ def test_a_replay_of_our_own_run_keeps_its_protocol(replay_config, tmp_path):
     first.run.write_json("config.json", stored)
     again = evaluate(replay_config.model_copy(update={"replay_path": str(source), "protocol_label": None}))
     assert again.metrics["protocol"]["label"] == "test@1, 0-shot CoT"
-    assert again.headline_rule == "strict"  # the source's prompt asks for ####
+    assert protocol.headline_rule(again.config.model_copy(update={"headline_rule": "auto"}), again.inputs) == "strict"
     assert again.metrics["rules"]["flexible"] == first.metrics["rules"]["flexible"]
 
 
