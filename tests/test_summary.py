@@ -96,14 +96,14 @@ def test_all_right_has_an_interval_of_some_width(problems, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, "gsm8k acc (test@1, 8-shot CoT) = 0.5 flexible"),
+        ({}, "gsm8k acc (test@1, 8-shot CoT) = 0.5"),
         (
             {"complete": False, "n_scored": 40},
-            "gsm8k subset acc (test@1, 8-shot CoT, 40 of 1319 problems) = 0.5 x",
+            "gsm8k subset acc (test@1, 8-shot CoT, 40 of 1319 problems) = 0.5",
         ),
         (
             {"complete": False, "name": "classroom", "n_scored": 112, "n_total": 112},
-            "classroom acc (test@1, 8-shot CoT, 112 of 112 problems, the bundled teaching set, not GSM8K) = 0.5 x",
+            "classroom acc (test@1, 8-shot CoT, 112 of 112 problems, the bundled teaching set, not GSM8K) = 0.5",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_headline_states_protocol_and_what_it_is(changes, expected):
         "name": "gsm8k", "config": "main", "split": "test", "source": "x", "revision": None, "sha256": "0",
         "n_problems": 1319, "complete": True, "n_scored": 1319, "n_total": 1319,
     }  # fmt: skip
-    assert summary.headline(summary.DatasetFacts(**dataset | changes), "test@1, 8-shot CoT", "0.5 x") == expected
+    assert summary.headline(summary.DatasetFacts(**dataset | changes), "test@1, 8-shot CoT", "0.5") == expected
     assert ("gsm8k acc" in expected) == dataset["complete"] if not changes else "gsm8k acc" not in expected
 
 

@@ -146,7 +146,7 @@ def test_runs_without_a_common_problem_are_refused(tmp_path):
     ("options", "rows", "message"),
     [
         ({}, [[1, 0]] * 4, "metric: 'test@1' (A), 'avg@2, T=0.7' (B); n_samples: 1 (A), 2 (B); temperature"),
-        ({"headline_rule": "flexible"}, [1] * 4, "headline_rule: 'strict' (A), 'flexible' (B)"),
+        ({"headline_rule": "strict"}, [1] * 4, "headline_rule: 'flexible' (A), 'strict' (B)"),
         ({"max_new_tokens": 64}, [1] * 4, "max_new_tokens: 512 (A), 64 (B)"),
         ({"prompt": "wei_8shot"}, [1] * 4, "shots: 0 (A), 8 (B)"),
         ({"inputs": {"data_sha256": "1"}}, [1] * 4, "dataset sha256: '0' (A), '1' (B)"),
@@ -202,7 +202,7 @@ def test_scores_that_are_not_of_the_metrics_are_refused(tmp_path, damage, versio
     folder, other = run_of(tmp_path, "A", [1, 0, 1, 1]), run_of(tmp_path, "B", [1, 1, 0, 1])
     file = Path(folder) / "scores.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    mine = [row for row in rows if row["rule"] == "strict"]
+    mine = [row for row in rows if row["rule"] == "flexible"]
     if damage == "doubled":
         rows.append(mine[0] | {"correct": not mine[0]["correct"]})
     elif damage == "flipped":

@@ -166,7 +166,7 @@ def test_bold_is_the_group_that_cannot_be_told_from_the_best(tmp_path):
     assert [r"\toprule" in text, r"\midrule" in text, r"\bottomrule" in text, "|" in text] == [True, True, True, False]
     note = table.note
     assert "Protocol: test@1, 0 exemplars, prompt zero_shot, temperature 0" in note
-    assert "answers read by the rule strict" in note
+    assert "answers read by the rule flexible" in note
     assert "95% intervals over problems: percentile bootstrap (1,000 resamples, seed 0)" in note
     assert "paired tests with Holm's correction; bold: not told apart from the highest accuracy" in note
     assert "two-sided exact McNemar test" in paper.pairs_table(comparison).note

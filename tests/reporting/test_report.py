@@ -88,7 +88,7 @@ def test_the_browser_holds_every_sample(problems, tmp_path):  # shown in tests/t
     texts = [["#### 5", "</script><b>5", None], ["It is 48."] * 3, ["#### 1", "", "no"], ["#### -1"] * 3]
     results = results_of(problems, texts, tmp_path)
     held = data_of(report.save(results).read_text())
-    assert (held["samples"], held["left_out"], held["cut"], held["headline"]) == (12, 0, 0, "strict")
+    assert (held["samples"], held["left_out"], held["cut"], held["headline"]) == (12, 0, 0, "flexible")
     assert [[sample["text"] for sample in problem["samples"]] for problem in held["problems"]] == [
         [text or "" for text in row] for row in texts
     ]

@@ -120,7 +120,7 @@ def hostile(problems, tmp_path):
         for problem, text in zip(problems, HOSTILE, strict=True)
     ]
     texts = [[f"{text}\nThe answer is {problem.answer}."] for problem, text in zip(problems, HOSTILE, strict=True)]
-    return results_of(bad, texts, tmp_path, rules="both")
+    return results_of(bad, texts, tmp_path, rules="both", headline_rule="strict")
 
 
 def plain(text: str) -> str:
