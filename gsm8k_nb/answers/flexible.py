@@ -71,7 +71,7 @@ _ASIDE = re.compile(
 )
 _ASKS = re.compile(r"\b(?:how|what|which|can you|could you)\b.*\?\Z", re.IGNORECASE)
 # A heading of which nothing below is the answer.
-_REST = re.compile(rf"\n[\W_]*(?:{WORDS.check}|{WORDS.explanation})\b[^\n0-9]*(?:\n|\Z)", re.IGNORECASE)
+_REST = re.compile(rf"\n[\W_]{{0,8}}+(?:{WORDS.check}|{WORDS.explanation})\b[^\n0-9]*(?:\n|\Z)", re.IGNORECASE)
 _EMPTY_LABEL = re.compile(r"\n\W{0,6}(?:A|Answer)\W{0,6}\Z")
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
