@@ -93,7 +93,8 @@ def readings(pool: Pool, rule: str | Extractor) -> pd.DataFrame:
                 read = rule(text)
                 right = is_correct(read, problem.answer)
             rows.append((problem.id, sample.sample_index, problem.answer, text, read, right))
-    return pd.DataFrame(rows, columns=["problem", "sample", "gold", "text", "read", "right"])
+    columns = ["problem", "sample", "gold", "text", "read", "right"]
+    return pd.DataFrame(rows, columns=columns, dtype=object).astype({"right": bool})  # a text may be no valid Unicode
 
 
 def leaderboard(pools: Mapping[str, Pool], rules: Mapping[str, str | Extractor]) -> pd.DataFrame:

@@ -172,11 +172,13 @@ def show_disagreements(results: Results, a: str = "strict", b: str = "flexible",
         return texts([], f"{a} and {b} agree on every completion that was scored.")
     ids = [f"{problem}/{index}" for problem, index in apart.index]
     titled = [
-        (f"{name}: {a} read {row[a]}, {b} read {row[b]}, gold {row['gold']}", row["text"])
-        for name, (_, row) in zip(ids[:n], apart[:n].iterrows(), strict=True)
+        (f"{name}: {a} read {read_a}, {b} read {read_b}, gold {gold}", text)
+        for name, read_a, read_b, gold, text in zip(
+            ids, *(apart[column] for column in (a, b, "gold", "text")), strict=True
+        )
     ]
     summary = f"{len(apart)} completions: {', '.join(ids)}"
-    return HTML(f"<p>{escape(summary)}</p>{texts(titled).data}")
+    return HTML(f"<p>{escape(summary)}</p>{texts(titled[:n]).data}")
 
 
 def how_to_repeat(results: Results) -> HTML:
