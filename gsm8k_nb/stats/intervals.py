@@ -8,10 +8,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 INTERVAL_METHODS = ("auto", "percentile", "wilson", "clopper-pearson")
-
-# A bootstrap needs something to resample: with fewer problems than this off the commonest value (fewer right or wrong
-# ones), its intervals cover too rarely, and another method takes over. The bench prints the coverage.
-FEWEST_TO_RESAMPLE = 15
+FEWEST_TO_RESAMPLE = 15  # with fewer problems off the commonest value, a bootstrap's intervals cover too rarely
 FEWEST_TO_COUNT_SAMPLES = 5  # with fewer, a run's own standard error is too rough to say what its samples are worth
 FEWEST_FOR_WILSON = 100  # with fewer problems than this and few right or wrong, Wilson dips below 93% coverage
 MOST_DISTINCT = 64  # with more distinct values than this, drawing indices is faster than drawing counts
@@ -37,27 +34,27 @@ def accuracy_interval(
     """Accuracy (a share in [0, 1]) and its interval, from verdicts ``(problems,)`` or ``(problems, samples)``.
 
     Methods: ``percentile`` bootstrap over problems, its tails expanded for small n (Hesterberg 2014, arXiv:1411.5279),
-    ``wilson`` (1927, JASA 22:209), ``clopper-pearson`` (1934, Biometrika 26:404). ``auto`` is ``percentile`` unless
-    fewer than 15 problems are off the commonest value (15 right and 15 wrong): then ``wilson``, or ``clopper-pearson``
-    for fewer than 100 problems. Where all problems agree a bootstrap has width zero, so Wilson stands in for it. With
-    several samples a problem these two count as many problems as the samples are worth. ValueError for unscored
-    verdicts, values outside [0, 1] or an unknown method.
+    ``wilson`` (1927, JASA 22:209), ``clopper-pearson`` (1934, Biometrika 26:404), these two over as many problems as
+    the samples are worth. ``auto`` resamples unless fewer than 15 problems are off the commonest value: then
+    ``wilson``, or ``clopper-pearson`` below 100 problems. ValueError for what is no verdict or an unknown method.
     """
     if method not in INTERVAL_METHODS:
         raise ValueError(f"unknown method {method!r}; known: {', '.join(INTERVAL_METHODS)}")
     check_inside("confidence", confidence)
     verdicts = matrix(correct, "correct")
     values = verdicts.mean(axis=1)
-    estimate, worth = float(values.mean()), _effective_size(values, verdicts.shape[1])
-    chosen = _interval_method(values, method)
-    if chosen == "wilson":
-        low, high = _wilson(estimate, worth, confidence)
-    elif chosen == "clopper-pearson":
-        low, high = _clopper_pearson(estimate * worth, worth, confidence)
+    n, off, estimate = len(values), _off_commonest(values), float(values.mean())
+    if off == 0 and method != "clopper-pearson":  # a resample of equal values has no spread
+        method = "wilson"
+    elif method == "auto":
+        few = "wilson" if n >= FEWEST_FOR_WILSON else "clopper-pearson"
+        method = "percentile" if off >= FEWEST_TO_RESAMPLE else few
+    if method == "percentile":
+        ends = percentile(resampled_means(values, n_resamples, np.random.default_rng(seed)), n, confidence)
     else:
-        means = resampled_means(values, n_resamples, np.random.default_rng(seed))
-        low, high = percentile(means, len(values), confidence)
-    return Interval(estimate, float(low), float(high), standard_error(values), chosen, confidence)
+        interval = _wilson if method == "wilson" else _clopper_pearson
+        ends = interval(estimate, _effective_size(values, verdicts.shape[1]), confidence)
+    return Interval(estimate, *ends, standard_error(values), method, confidence)
 
 
 def matrix(correct: ArrayLike, name: str) -> np.ndarray:
@@ -84,11 +81,7 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def resampled_means(values: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Means ``(n_resamples,)`` of bootstrap resamples of ``values``.
-
-    Equal values are interchangeable, so a resample is how often each distinct value was drawn: one multinomial draw of
-    three counts for a paired 0/1 difference, in place of 1319 indices.
-    """
+    """Means ``(n_resamples,)`` of resamples, drawn as how often each distinct value comes where these are few."""
     if n_resamples < 1:
         raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
     n = len(values)
@@ -107,10 +100,7 @@ def resampled_means(values: np.ndarray, n_resamples: int, rng: np.random.Generat
 
 
 def percentile(means: np.ndarray, n: int, confidence: float) -> tuple[float, float]:
-    """The interval that the resampled ``means`` of ``n`` problems give.
-
-    A resample's variance is (n - 1) / n of what it should be, and n is small: so a t quantile sets the tails.
-    """
+    """The interval of resampled ``means``: their variance is (n - 1) / n too small, so a t quantile sets the tails."""
     t = special.stdtrit(n - 1, (1 + confidence) / 2)
     tail = float(special.ndtr(-t * math.sqrt(n / (n - 1))))
     low, high = np.quantile(means, (tail, 1 - tail))
@@ -118,23 +108,15 @@ def percentile(means: np.ndarray, n: int, confidence: float) -> tuple[float, flo
 
 
 def _off_commonest(values: np.ndarray) -> float:
-    """How many problems do not have the commonest value: right or wrong ones, discordant ones, whichever are rare.
-
-    Means over samples may be off by little, so this is Kish's effective number, (sum of x)^2 / sum of x^2 for distances
-    x: a plain count where all distances are 1.
-    """
+    """How many problems do not have the commonest value: a count, for means over samples Kish's effective number."""
     distinct, counts = np.unique(values.round(12), return_counts=True)
     distances = np.abs(distinct - distinct[counts.argmax()])
-    squares = float((counts * distances**2).sum())
-    return float((counts * distances).sum() ** 2 / squares) if squares > 0 else 0.0
+    squares = counts @ distances**2
+    return float((counts @ distances) ** 2 / squares) if squares > 0 else 0.0
 
 
 def _effective_size(values: np.ndarray, samples: int) -> float:
-    """How many problems of one verdict would give this standard error: from n to n times ``samples``.
-
-    The variance that verdicts of these means would have, over the squared standard error: the effective sample size of
-    Korn and Graubard (1998, Survey Methodology 24:193). n itself for one verdict a problem.
-    """
+    """How many problems of one verdict would give this standard error (Korn and Graubard 1998, Surv. Meth. 24:193)."""
     n = len(values)
     if samples == 1 or _off_commonest(values) < FEWEST_TO_COUNT_SAMPLES:
         return float(n)
@@ -142,23 +124,17 @@ def _effective_size(values: np.ndarray, samples: int) -> float:
     return float(np.clip(variance / standard_error(values) ** 2, n, n * samples))
 
 
-def _interval_method(values: np.ndarray, method: str) -> str:
-    off, few = _off_commonest(values), "wilson" if len(values) >= FEWEST_FOR_WILSON else "clopper-pearson"
-    if off == 0 and method != "clopper-pearson":  # a resample of equal values has no spread
-        return "wilson"
-    return method if method != "auto" else "percentile" if off >= FEWEST_TO_RESAMPLE else few
-
-
 def _wilson(p: float, n: float, confidence: float) -> tuple[float, float]:
     """Wilson's score interval for a share ``p`` of ``n`` problems, which need not be a whole number."""
     z = special.ndtri((1 + confidence) / 2)
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    return (0.0 if p == 0 else max(0.0, centre - half)), (1.0 if p == 1 else min(1.0, centre + half))  # not 1e-17
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return float(low) if p > 0 else 0.0, float(high) if p < 1 else 1.0  # not 1e-17
 
 
-def _clopper_pearson(n_correct: float, n: float, confidence: float) -> tuple[float, float]:
-    tail = (1 - confidence) / 2
+def _clopper_pearson(p: float, n: float, confidence: float) -> tuple[float, float]:
+    n_correct, tail = p * n, (1 - confidence) / 2
     low = special.betaincinv(n_correct, n - n_correct + 1, tail) if n_correct > 0 else 0.0
     high = special.betaincinv(n_correct + 1, n - n_correct, 1 - tail) if n_correct < n else 1.0
     return float(low), float(high)

@@ -1,6 +1,7 @@
 """Many comparisons at once: p-values corrected for their number, and letters for what cannot be told apart."""
 
 from collections.abc import Sequence
+from string import ascii_letters
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,10 +25,9 @@ def benjamini_hochberg(p: ArrayLike) -> np.ndarray:
 
 
 def compact_letters(different: ArrayLike, scores: Sequence[float] | None = None) -> tuple[str, ...]:
-    """Letters for each system: two share a letter exactly where they cannot be told apart.
+    """Letters for each system: two share a letter exactly where they cannot be told apart; the best has an "a".
 
-    ``different`` is a symmetric ``(systems, systems)`` array of booleans, usually adjusted p-values below alpha.
-    ``scores`` order the letters, best first: the best system has an "a". Insert-and-absorb of Piepho (2004, JCGS
+    ``different`` is a symmetric ``(systems, systems)`` array of booleans. Insert-and-absorb of Piepho (2004, JCGS
     13:456), then letters that no pair needs are dropped. ValueError for an asymmetric table or more than 52 letters.
     """
     table = np.asarray(different, dtype=bool)
@@ -43,10 +43,11 @@ def compact_letters(different: ArrayLike, scores: Sequence[float] | None = None)
         split = [part for g in groups for part in ((g - {i}, g - {j}) if {i, j} <= g else (g,))]
         groups = [g for g in dict.fromkeys(split) if not any(g < other for other in split)]
     groups = _needed_groups(sorted(groups, key=lambda g: sorted(rank[system] for system in g)))
-    alphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    if len(groups) > len(alphabet):
-        raise ValueError(f"{len(groups)} overlapping groups, but only {len(alphabet)} letters: compare fewer systems")
-    return tuple("".join(alphabet[n] for n, group in enumerate(groups) if system in group) for system in range(k))
+    if len(groups) > len(ascii_letters):
+        raise ValueError(f"{len(groups)} overlapping groups, but only 52 letters: compare fewer systems")
+    return tuple(
+        "".join(letter for letter, group in zip(ascii_letters, groups, strict=False) if i in group) for i in range(k)
+    )
 
 
 def _needed_groups(groups: list[frozenset[int]]) -> list[frozenset[int]]:

@@ -19,16 +19,13 @@ EXACT_STEPS = 200_000_000  # additions for which an exact permutation distributi
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """Accuracy of a minus that of b, in [-1, 1], on the same problems.
+    """Accuracy of a minus that of b, in [-1, 1], on the same problems; ``only_a`` counts those where a's mean is higher.
 
-    ``low`` to ``high``, ``p`` and so the decision come from one ``method``: ``exact`` (McNemar's test and the interval
-    that goes with it), ``score`` (several samples) or ``percentile`` (the bootstrap, on request); ``null`` says in
-    words what is tested. The interval leaves out 0 where ``p`` is below 1 - confidence, and nowhere else. ``decides``
-    is False where so few problems could not show a difference even if a solved all of them and b none.
-
-    For reference: ``p_bootstrap``, ``p_mcnemar`` (None unless each run has one verdict a problem) and ``p_permutation``
-    (``exact`` or ``monte carlo``), whose null is that both are alike on every problem. ``only_a`` counts the problems
-    that only a solves (where a's mean is higher).
+    ``low`` to ``high`` and ``p`` come from one ``method``: ``exact`` (McNemar's), ``score`` (several samples) or
+    ``percentile`` (the bootstrap, on request). The interval leaves out 0 where ``p`` is below 1 - confidence, and
+    nowhere else. ``decides`` is False where so few problems could not show a difference even if a solved all of them
+    and b none. For reference: ``p_bootstrap``, ``p_mcnemar`` (None unless each run has one verdict a problem) and
+    ``p_permutation`` (``exact`` or ``monte carlo``), whose null is that both are alike on every problem.
     """
 
     difference: float
@@ -81,11 +78,7 @@ class Paired:
         return math.lcm(self.a.shape[1], self.b.shape[1]) if whole else None
 
     def unpaired_p(self) -> float:
-        """The two-sided z-test as if on different problems, for comparison with tools that print it.
-
-        It pools the rates of single verdicts, as textbooks do; else it uses the standard errors over problems (Miller
-        2024). At 50 problems and rates near one half it errs in 5.7% at a level of 5%.
-        """
+        """The two-sided z-test as if on different problems, which other tools print: rates pooled for single verdicts."""
         x, y = self.a.mean(axis=1), self.b.mean(axis=1)
         error = math.hypot(standard_error(x), standard_error(y))
         if self.grid == 1 or error == 0:
@@ -129,11 +122,10 @@ def compare(
 ) -> PairedComparison:
     """Is a better than b? Both ``(problems,)`` or ``(problems, samples)``, row i of each being the same problem.
 
-    The runs may have different numbers of samples. Method ``auto`` is ``exact`` for one verdict a problem: McNemar's
-    test, and the interval by Fay and Lumbard (2021, Statistics in Medicine 40:1147) that leaves out 0 exactly where the
-    test rejects. Else it is ``score``, `mean_p` and its interval: a test of equal means that holds its level though
-    the runs have unlike samples or unlike hard problems. ``percentile`` is the bootstrap of the differences of problem
-    means. ValueError names both lengths where they differ.
+    Method ``auto`` is ``exact`` for one verdict a problem: McNemar's test, and the interval by Fay and Lumbard (2021,
+    Statistics in Medicine 40:1147) that leaves out 0 exactly where the test rejects. Else it is ``score``, `mean_p` and
+    its interval, which hold though the runs have unlike samples or unlike hard problems. ``percentile`` is the
+    bootstrap of the differences of problem means. ValueError names both lengths where they differ.
     """
     return Paired.of(a, b).compare(confidence, n_resamples, seed, method)
 
@@ -148,10 +140,9 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
 def mean_p(total: ArrayLike, squares: ArrayLike) -> np.ndarray:
     """Two-sided p-value of "the mean difference over problems is 0", from the sum of differences and of their squares.
 
-    With one difference in [-1, 1] a problem, z solves z^2 = total^2 / (squares + z^2): the sum over the root of its
-    squares, as in McNemar's test, to which z^2 is added, as Wilson's and Agresti and Coull's intervals add pseudo
-    observations. It stands for what was not drawn: a rare problem that a single system solves would count for a whole
-    verdict. Without it, a t-test on 100 problems errs in up to 12% of runs. Arrays of one shape are tested one by one.
+    z solves z^2 = total^2 / (squares + z^2): the sum over the root of its squares, as in McNemar's test, to which z^2
+    is added, as Wilson's interval adds pseudo observations, for rare problems that were not drawn. Arrays of one shape
+    are tested one by one.
     """
     total, squares = np.square(total), np.asarray(squares, dtype=float)
     scale = np.maximum(squares + np.sqrt(squares**2 + 4 * total), np.finfo(float).tiny)
@@ -159,7 +150,7 @@ def mean_p(total: ArrayLike, squares: ArrayLike) -> np.ndarray:
 
 
 def _mean_ends(differences: np.ndarray, confidence: float) -> tuple[float, float]:
-    """The true means that `mean_p` does not reject: it is a quadratic in the mean, so they have a closed form."""
+    """The true means that `mean_p` does not reject, a quadratic in the mean."""
     n, mean = len(differences), float(differences.mean())
     z2 = float(special.ndtri((1 + confidence) / 2)) ** 2
     if n <= z2:
@@ -169,11 +160,10 @@ def _mean_ends(differences: np.ndarray, confidence: float) -> tuple[float, float
 
 
 def _exact_end(gain: int, loss: int, n: int, tail: float) -> float:
-    """The upper end of Fay and Lumbard's interval for (gain - loss) / n.
+    """The upper end of Fay and Lumbard's interval for (gain - loss) / n, a discordant rate times (2 share - 1).
 
-    A difference is rate * (2 share - 1): how many of n are discordant, and the share of these that are gains. Clopper
-    and Pearson's limits of each, at all levels, are beta distributions; the end is the difference that their product
-    exceeds with chance ``tail``. At a difference of 0 only the share counts, and that chance is McNemar's.
+    Clopper and Pearson's limits of rate and share are beta distributions, and their product exceeds the end with chance
+    ``tail``. At a difference of 0 only the share counts, and that chance is McNemar's.
     """
     discordant = gain + loss
     if loss == 0:
@@ -204,11 +194,8 @@ def _bootstrap_p(means: np.ndarray, n: int) -> float:
 def _permutation_p(
     differences: np.ndarray, grid: int | None, n_resamples: int, rng: np.random.Generator
 ) -> tuple[float, str]:
-    """Two-sided, if each problem's difference may flip its sign; and ``exact`` or ``monte carlo``.
-
-    Exact over all flips for verdicts, whose differences are whole multiples of one fraction: the distribution of the
-    sum is built up from one size of difference to the next (Pagano and Tritchler 1983, JASA 78:435). Else by random
-    flips, the observed one counted among them, so that p is never 0 (Phipson and Smyth 2010, SAGMB 9:39).
+    """Two-sided, if each problem's difference may flip its sign: ``exact`` (Pagano and Tritchler 1983, JASA 78:435) for
+    differences that are whole multiples of one fraction, else ``monte carlo``.
     """
     if grid is not None:
         units = np.rint(differences * grid).astype(np.int64)
@@ -232,6 +219,7 @@ def _exact_flips(sizes: np.ndarray, counts: np.ndarray, observed: int) -> float:
 
 
 def _random_flips(differences: np.ndarray, n_resamples: int, rng: np.random.Generator) -> float:
+    """The flips observed count too, so that p is never 0 (Phipson and Smyth 2010, SAGMB 9:39)."""
     moving = differences[np.abs(differences) > ROUNDING]
     n, observed, extreme = len(moving), abs(moving.sum()), 0
     step = max(1, intervals.CHUNK_NUMBERS // max(1, n))

@@ -13,7 +13,7 @@ from gsm8k_nb.stats.paired import Paired
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What a paired comparison can detect: the smallest ``difference`` found with probability ``power`` at ``alpha``.
+    """The smallest ``difference`` that a paired comparison finds with probability ``power`` at ``alpha``.
 
     ``discordance`` is the chance that one sample of a and one of b disagree on a problem; ``within`` the part of it
     that is noise between samples of a problem (None where a run has a single sample, which cannot show it).
@@ -30,9 +30,8 @@ class Power:
 def paired_power(difference: float, n_problems: int, *, discordance: float, alpha: float = 0.05) -> float:
     """The chance that McNemar's exact test finds a true ``difference`` (a share) on ``n_problems``, in its direction.
 
-    ``discordance`` is the share of problems that one system solves and the other does not; below ``difference`` it
-    cannot be, and is raised to it. Exact: summed over the likely numbers of discordant problems, each with the chance
-    that few enough of them are losses for the test at ``alpha`` to reject.
+    ``discordance`` is the share of problems that one system alone solves, at least ``difference``. Exact: summed over
+    the likely numbers of discordant problems.
     """
     check_inside("alpha", alpha)
     if not (abs(difference) <= 1 and 0 <= discordance <= 1 and n_problems >= 1):
@@ -66,8 +65,7 @@ def problems_needed(difference: float, *, discordance: float, power: float = 0.8
 def power_of_run(pair: Paired, *, power: float = 0.8, alpha: float = 0.05) -> Power:
     """What this pair of runs could detect, at its problems, discordance and samples; inf where nothing.
 
-    It speaks of true differences of that size, not of the one observed: power at the observed difference would only
-    restate the p-value (Hoenig and Heisey 2001, The American Statistician 55:19).
+    Power at the observed difference would only restate the p-value (Hoenig and Heisey 2001, Am. Statistician 55:19).
     """
     check_inside("power", power)
     check_inside("alpha", alpha)
