@@ -1,27 +1,20 @@
 """Metrics from one pool of N samples a problem: avg@N (pass@1), pass@k, pass^k, maj@k. Pure functions.
 
-Four samples of one problem whose gold answer is 18, the third of them without an answer:
-
-    answers = ["18", "20", None, "18.0"]       correct = [True, False, False, True]
-
-    avg@4  = 2/4                               pass@2 = 1 - C(2,2)/C(4,2) = 5/6
-    pass^2 = C(2,2)/C(4,2) = 1/6               maj@4  = 1 (two votes for 18, one for 20, no vote from the third)
+    answers = ["18", "20", None, "18.0"], gold 18:   avg@4 = 2/4   pass@2 = 5/6   pass^2 = 1/6   maj@4 = 1
 
 A metric that is undefined is refused with the reason and never returned as 0, 1 or NaN: k above the number of samples,
-fewer samples than asked for, samples that were never scored (``correct`` is None because the request failed), for which
-``bounds`` gives the worst and the best accuracy. An answer that could not be read is wrong, and casts no vote. Curves
-have one row a problem, because samples of one problem are a cluster: resample the rows for an interval.
+samples that were never scored (``correct`` is None because the request failed). An answer that could not be read is
+wrong, and casts no vote. Curves have one row a problem: resample the rows for an interval.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,43 +28,39 @@ Answer = Decimal | Fraction | float | str | None
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Probability that at least one of k samples drawn from n, of which c are right, is right.
 
-    The unbiased estimator 1 - C(n-c, k) / C(n, k) of Chen et al. 2021 (arXiv:2107.03374, equation 1), in whole numbers,
-    so that no digit is lost. ValueError where n < k, k < 1 or c is not in 0..n.
+    The unbiased estimator 1 - C(n-c, k) / C(n, k) of Chen et al. 2021 (arXiv:2107.03374, equation 1), in whole numbers.
+    ValueError where n < k, k < 1 or c is not in 0..n.
     """
-    _check_counts("pass@k", n, c, k)
+    _check("pass@k", k, n, c)
     draws = math.comb(n, k)
     return (draws - math.comb(n - c, k)) / draws
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """pass^k: probability that all of k samples drawn from n, of which c are right, are right: C(c, k) / C(n, k).
-
-    The reliability measure of Yao et al. 2024 (tau-bench, arXiv:2406.12045). Refused as ``pass_at_k`` is.
-    """
-    _check_counts("pass^k", n, c, k)
+    """pass^k: probability that all of k samples are right, C(c, k) / C(n, k) (Yao et al. 2024, arXiv:2406.12045)."""
+    _check("pass^k", k, n, c)
     return math.comb(c, k) / math.comb(n, k)
 
 
 def maj_at_k(answers: Sequence[Answer], gold: Answer, k: int | None = None) -> float:
     """Expected correctness of a plurality vote over k of the answers, over all subsets of k and over ties. In 0..1.
 
-    The vote of self-consistency (Wang et al. 2022, arXiv:2203.11171), unweighted. Numbers that are equal are one vote,
-    however written ("18" and "18.0", "1,800" and 1800); every answer within 1e-6 of gold votes for gold. None and NaN
-    (how a pandas frame spells None) cast no vote; where nobody votes the result is wrong. m answers tied at the top
-    share the point: 1/m. k=None takes all. ValueError where k is not in 1..len(answers), or an answer is no number.
+    The vote of self-consistency (Wang et al. 2022, arXiv:2203.11171), unweighted: m answers tied at the top share the
+    point. Numbers that are equal are one vote, however written ("18" and "18.0"), and so are those within 1e-6 of gold.
+    None and NaN cast no vote; where nobody votes the result is wrong. k=None takes all. ValueError where k is not in
+    1..len(answers), or an answer is no number.
     """
     votes = _votes(answers, gold)
     k = votes.samples if k is None else k
-    _check_k("maj@k", votes.samples, k)
-    return _plurality(votes) if k == votes.samples else float(_vote_curve(votes, k)[k - 1])
+    _check("maj@k", k, votes.samples)
+    return float(_vote_curve(votes, k)[k - 1])
 
 
 def pass_curve(correct: Any, k_max: int | None = None) -> np.ndarray:
     """pass@k of every problem for k = 1..k_max: float array (problems, k_max). Its column mean is the metric.
 
-    ``correct`` is (problems, samples) of True, False or None (unscored, which is refused): an array or nested lists.
-    k_max=None takes the number of samples; a smaller k_max also allows problems with unequal numbers of samples.
-    ValueError names the first problem that has fewer than k_max samples.
+    ``correct`` is (problems, samples) of True, False or None (unscored, which is refused). k_max=None takes the number
+    of samples. ValueError names the first problem that has fewer than k_max samples.
     """
     return _curve(pass_at_k, correct, k_max)
 
@@ -82,10 +71,9 @@ def pass_hat_curve(correct: Any, k_max: int | None = None) -> np.ndarray:
 
 
 def maj_curve(answers: Sequence[Sequence[Answer]], gold: Sequence[Answer], k_max: int | None = None) -> np.ndarray:
-    """maj@k of every problem for k = 1..k_max: float array (problems, k_max). Its column mean is the metric.
+    """maj@k of every problem for k = 1..k_max, as ``pass_curve``: ``answers`` (problems, samples), ``gold`` one each.
 
-    ``answers`` holds the N answers of each problem and ``gold`` one number each, in the same order. k_max as in
-    ``pass_curve``. A failed request is not an answer of None: leave it out, or ask again, before voting.
+    A failed request is not an answer of None: leave it out, or ask again, before voting.
     """
     answers, gold = list(answers), list(gold)
     if len(answers) != len(gold):
@@ -102,28 +90,21 @@ def bounds(correct: Any) -> tuple[float, float]:
 
 
 def identical_samples(texts: Iterable[Sequence[str | None]]) -> float | None:
-    """Share of problems whose samples are all byte-identical, of those that have two texts or more. In 0..1.
+    """Share of problems whose samples are all byte-identical, of those with two texts or more (None is none). In 0..1.
 
-    ``texts`` holds the texts of each problem; failed samples (None) are left out. None where no problem has two texts:
-    one sample is always identical to itself.
+    None where no problem has two texts: one sample is always identical to itself.
     """
     pools = [[text for text in group if text is not None] for group in texts]
     repeated = [len(set(pool)) == 1 for pool in pools if len(pool) > 1]
     return sum(repeated) / len(repeated) if repeated else None
 
 
-def _check_k(metric: str, n: int, k: int) -> None:
-    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise ValueError(f"{metric} needs a whole k of 1 or more, got k={k!r}")
-    if k > n:
-        raise ValueError(f"{metric} is undefined for k={k}: it needs k samples of the problem and there are {n}")
-
-
-def _check_counts(metric: str, n: int, c: int, k: int) -> None:
-    for name, value in (("n", n), ("c", c)):
+def _check(metric: str, k: int, n: int, c: int = 0) -> None:
+    for name, value in (("n", n), ("c", c), ("k", k)):
         if isinstance(value, bool) or not isinstance(value, Integral):
-            raise ValueError(f"{metric} counts samples: {name} must be a whole number, got {value!r}")
-    _check_k(metric, n, k)
+            raise ValueError(f"{metric}: {name} must be a whole number, got {name}={value!r}")
+    if not 1 <= k <= n:
+        raise ValueError(f"{metric} is undefined for k={k}: k must be 1 or more, and there are {n} samples")
     if not 0 <= c <= n:
         raise ValueError(f"{metric} is undefined for c={c}: the number of right samples must be in 0..{n}")
 
@@ -160,7 +141,7 @@ def _common_k_max(samples: Sequence[int], k_max: int | None) -> int:
     for row, n in enumerate(samples):
         if n < k_max:
             raise ValueError(f"problem {row} has {n} samples where k={k_max} needs {k_max}: ask for the missing ones")
-    _check_k("the curve", k_max, k_max)
+    _check("the curve", k_max, k_max)
     return k_max
 
 
@@ -171,8 +152,7 @@ def _curve(metric: Callable[[int, int, int], float], correct: Any, k_max: int | 
     return np.array([rows[pair] for pair in counts])
 
 
-@dataclass(frozen=True, slots=True)
-class _Votes:
+class _Votes(NamedTuple):
     """A pool of answers as counts: votes for gold, votes for each other number (descending), answers without a vote."""
 
     gold: int
@@ -227,49 +207,36 @@ def _number(answer: Answer) -> Decimal | None:
     return None if number.is_nan() else number
 
 
-def _plurality(votes: _Votes) -> float:
-    """The vote of the whole pool."""
-    top = max(votes.gold, *votes.others, 0)
-    return 0.0 if votes.gold < top or top == 0 else 1 / (1 + votes.others.count(top))
-
-
 @lru_cache(maxsize=65536)
 def _vote_curve(votes: _Votes, k_max: int) -> np.ndarray:
     """maj@k of a pool for k = 1..k_max, float array (k_max,), read-only because it is cached.
 
-    Subsets are counted by generating functions, in which the coefficient of x^k counts the subsets of size k. With j
-    votes for gold, a group of c others may have fewer (sum over a < j of C(c, a) x^a) or tie (C(c, j) x^j); a group
-    smaller than j, and the answers without a vote, are free: (1 + x)^c. With t ties the point is worth 1/(1+t). All
-    terms are positive, so nothing cancels. It takes at most N^2/2 array operations, and seldom many, as j stops at the
-    largest rival: beyond it gold wins alone.
+    Subsets are counted by generating functions, in which the coefficient of x^k counts the subsets of size k: with j
+    votes for gold, the others may be chosen in so many ways that none has more. All terms are positive, so nothing
+    cancels.
     """
-    n = votes.samples
-    kind = float if math.comb(n, min(k_max, n // 2)) < _LARGEST_FLOAT_COUNT else object
-    rival = votes.others[0] if votes.others else 0
-    wins = _wins_alone(votes, rival, k_max, kind)
-    for j in range(1, min(rival, votes.gold, k_max) + 1):
+    kind = float if math.comb(votes.samples, min(k_max, votes.samples // 2)) < _LARGEST_FLOAT_COUNT else object
+    wins: np.ndarray = np.zeros(k_max + 1, dtype=kind)
+    for j in range(1, min(votes.gold, k_max) + 1):
         wins[j:] += math.comb(votes.gold, j) * _shared(votes, j, k_max - j, kind)
-    draws = _binomials(n, k_max, kind)
-    curve = (wins[1:] / draws[1:]).astype(float)
+    curve = (wins[1:] / _binomials(votes.samples, k_max, kind)[1:]).astype(float)
     curve.flags.writeable = False
     return curve
 
 
-def _wins_alone(votes: _Votes, rival: int, degree: int, kind: type) -> np.ndarray:
-    """Subsets by size 0..degree in which gold has more votes than any rival can have at all."""
-    wins: np.ndarray = np.zeros(degree + 1, dtype=kind)
-    rest = _binomials(votes.samples - votes.gold, degree, kind)
-    for j in range(rival + 1, min(votes.gold, degree) + 1):
-        wins[j:] += math.comb(votes.gold, j) * rest[: degree + 1 - j]
-    return wins
-
-
 def _shared(votes: _Votes, j: int, degree: int, kind: type) -> np.ndarray:
-    """Choices of the answers that are not gold, by size 0..degree, where none has more than j votes; ties share."""
+    """Choices of the answers that are not gold, by size 0..degree, where none has more than j votes; ties share.
+
+    A group of c may have fewer than j (sum over a < j of C(c, a) x^a) or tie (C(c, j) x^j); one smaller than j, and the
+    answers without a vote, are free: (1 + x)^c. With t ties the point is worth 1/(1+t).
+    """
     rivals = [count for count in votes.others if count >= j]
+    free = _binomials(votes.samples - votes.gold - sum(rivals), degree, kind)
+    if not rivals:
+        return free
     ties = min(len(rivals), degree // j)
     ways: np.ndarray = np.zeros((ties + 1, degree + 1), dtype=kind)  # by number of ties, by size
-    ways[0] = _binomials(votes.samples - votes.gold - sum(rivals), degree, kind)
+    ways[0] = free
     for count in rivals:
         before, ways = ways, np.zeros_like(ways)
         for chosen in range(min(j, degree + 1)):

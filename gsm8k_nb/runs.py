@@ -1,12 +1,8 @@
 """The run folder: everything that one run leaves, and the only place where its files are written.
 
-    outputs/SmolLM2-135M-Instruct.Q4-1-zero_shot-443d2898/
-        config.json  problems.jsonl  samples.jsonl  scores.jsonl  metrics.json  manifest.json
-        tables/  figures/  report.html
-
-``samples.jsonl`` is a journal: rows are only ever added, flushed to disk a batch at a time, each with a check that it
-is whole and this run's. Everything else can be made again from it and is written beside its place and moved there, so
-that a reader never meets half a file. The JSON files carry their own sha256: an edited one is refused.
+``samples.jsonl`` is a journal: rows are only ever added, a batch at a time, each with a check that it is whole and this
+run's. Everything else can be made again from it and is replaced in one step, so that a reader never meets half a file.
+The JSON files carry their own sha256: an edited one is refused.
 """
 
 import hashlib
@@ -22,17 +18,18 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from gsm8k_nb.config import NOT_GENERATION, PLACES, RunConfig
-from gsm8k_nb.places import write_atomically as write_atomically
+from gsm8k_nb.places import write_atomically
 from gsm8k_nb.records import (
     Problem,
     Record,
     Sample,
     Score,
+    from_row,
     journal_row,
-    journal_sample,
     parse_json,
     parse_records,
     to_row,
+    without_check,
 )
 from gsm8k_nb.texts import one_line
 
@@ -77,17 +74,13 @@ class Inputs(BaseModel):
         return Inputs(**self.known() | later.known())
 
     def changes(self, later: "Inputs") -> list[str]:
-        """Names of what both know and do not agree on.
-
-        A file may move, other problems of it extend a run, and of a replayed run's parameters only those count that can
-        change a completion.
-        """
+        """Names of what both know and do not agree on: of what is replayed, only what can change a completion."""
         free = {"data_label", "data_source", "problems_sha256"}
         decides = set(RunConfig.model_fields) - NOT_GENERATION - PLACES
         mine, theirs = self.known(), later.known()
         for facts in (mine, theirs):
-            if "replay_config" in facts:
-                facts["replay_config"] = {name: facts["replay_config"].get(name) for name in decides}
+            if replayed := facts.get("replay_config"):
+                facts["replay_config"] = {name: replayed.get(name) for name in decides}
         return sorted(name for name in mine.keys() & theirs.keys() - free if mine[name] != theirs[name])
 
 
@@ -126,19 +119,15 @@ class Run:
     def check(self, config: RunConfig, inputs: Inputs) -> None:
         """RunError where the folder belongs to a run with other parameters or inputs: no sample could be compared."""
         before = self.read_json("config.json")
-        if not before:
-            if not self.samples_file.exists():
-                return
+        if not before and self.samples_file.exists():
             raise RunError(
                 f"{self.folder.name} has samples but no config.json that says how they were made; put it back, or move "
                 "the folder away"
             )
         free = NOT_GENERATION | PLACES | {"model"}  # a model's name, but for its spelling, names the folder
-        changed = [
-            name for name, value in config.model_dump().items() if name not in free and before.get(name) != value
-        ]
+        values = {name: value for name, value in config.model_dump().items() if before and name not in free}
         known = Inputs(**before.get("inputs") or {})
-        changed += known.changes(inputs)
+        changed = [name for name, value in values.items() if before.get(name) != value] + known.changes(inputs)
         way_out = "choose another outputs_dir, or remove that folder"
         if changed == ["model_fingerprint"]:
             was, now = known.model_fingerprint or {}, inputs.model_fingerprint or {}
@@ -158,21 +147,20 @@ class Run:
         self._make_folder()
         self.check(config, inputs)
         before = self.read_json("config.json")
-        inputs = Inputs(**before.get("inputs") or {}).joined(inputs)
         if problems is not None:
             inputs = inputs.joined(Inputs(problems_sha256=sha256_of(problems)))
-        run_id = before.get("run_id", config.run_id)  # version 0.1.0 made other ids of some parameters
-        self.write_json("config.json", config.model_dump() | {"run_id": run_id, "inputs": inputs.known()})
-        if problems is not None:
             self.write_records("problems.jsonl", problems)
+        known = Inputs(**before.get("inputs") or {}).joined(inputs).known()
+        run_id = before.get("run_id", config.run_id)  # version 0.1.0 made other ids of some parameters
+        self.write_json("config.json", config.model_dump() | {"run_id": run_id, "inputs": known})
 
     def check_scored(self) -> None:
         """RunError where ``metrics.json`` was not made from the problems and scores there, or samples came since."""
         made_from = self.read_json("metrics.json").get("made_from")  # version 0.1.0 does not say
-        names = ("problems", "scores")
         if made_from and (
             made_from != self.read_json("manifest.json").get("scored")
-            or any(made_from[f"{name}_sha256"] != sha256_of(self.folder / f"{name}.jsonl") for name in names)
+            or made_from["problems_sha256"] != sha256_of(self.folder / "problems.jsonl")
+            or made_from["scores_sha256"] != sha256_of(self.folder / "scores.jsonl")
         ):
             raise RunError(
                 f"{self.folder.name}/metrics.json was made from other samples or scores than lie there: run 03_score "
@@ -213,8 +201,8 @@ class Run:
     def append(self, samples: Iterable[Sample]) -> None:
         """Add a batch of samples to the journal; it is on disk when this returns.
 
-        A sample that could not be read again (a count that is no number, say) is stored as a failed one. RunError where
-        nothing can be written, on a full disk say: the journal then ends with the batch before.
+        A sample that could not be read again is stored as a failed one. RunError where nothing can be written, on a
+        full disk say: the journal then ends with the batch before.
         """
         run_id = self._run_id()
         rows = "".join(journal_row(sample, run_id) for sample in samples).encode()
@@ -233,11 +221,11 @@ class Run:
         """Every sample on disk; a row that cannot be read or was changed is counted, never fatal and never believed."""
         samples: dict[tuple[str, int], Sample] = {}
         damaged, run_id = 0, self._run_id()
-        for line in _lines(self.samples_file):
+        for line in filter(str.strip, _lines(self.samples_file)):
             try:
-                sample = journal_sample(line, run_id)
+                sample = from_row(Sample, parse_json(without_check(line, run_id)))
             except ValueError:
-                damaged += bool(line.strip())
+                damaged += 1
                 continue
             key = (sample.problem_id, sample.sample_index)
             if sample.error is None or key not in samples:  # a later failure never hides a completion
@@ -297,10 +285,7 @@ class Run:
             status = status or ("sampled" if was in ("complete", "incomplete", "reporting") else was)
             self.write_json("manifest.json", before | parts | {"status": status})
 
-    def write_text(self, name: str, text: str) -> Path:
-        return self.write_bytes(name, text.encode("utf-8", errors="replace"))
-
-    def write_bytes(self, name: str, content: bytes) -> Path:
+    def write_text(self, name: str, content: str | bytes) -> Path:
         """A whole file of the run, see ``write_atomically``. RunError where it cannot be written."""
         if "/" in name and (folder := (self.folder / name).parent).is_symlink():
             raise RunError(f"{folder} is a link, and nothing is written into another folder: remove the link")
@@ -308,6 +293,8 @@ class Run:
             return write_atomically(self.folder / name, content)
         except OSError as error:
             raise self._unwritable(error) from error
+
+    write_bytes = write_text
 
     def _unwritable(self, error: OSError) -> RunError:
         return RunError(
@@ -317,16 +304,12 @@ class Run:
 
     def _set_torn_line_aside(self) -> None:
         """Where a crash left half a line, move it to ``samples.torn``, so that the next row starts on its own line."""
-        if not self.samples_file.exists():
-            return
-        with self.samples_file.open("rb+") as file:
-            raw = file.read()
-            whole = raw.rfind(b"\n") + 1
-            if whole == len(raw):
-                return
+        raw = self.samples_file.read_bytes() if self.samples_file.exists() else b""
+        whole = raw.rfind(b"\n") + 1
+        if whole < len(raw):
             with (self.folder / "samples.torn").open("ab") as torn:
                 torn.write(raw[whole:] + b"\n")
-            file.truncate(whole)
+            os.truncate(self.samples_file, whole)
 
 
 def sha256_of(content: Path | Iterable[Problem | Score]) -> str:

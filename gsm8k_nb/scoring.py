@@ -26,15 +26,20 @@ from gsm8k_nb.runs import Run, RunError, sha256_of
 
 DEFAULT_RULES = ("strict", "flexible")
 MANY = 20_000  # completions, above which only the default rules are scored unless all are asked for
-
 NOT_ASKED = "not asked for: a dry run, or the budget was spent"
+STALE = {  # fact that scores are made from -> what is said of stored ones where it is another
+    "package": "made before these samples, or by version 0.1.0",
+    "rules_version": "made by other versions of the rules",
+    "rules": "made by other rules",
+    "problems_sha256": "made from other problems",
+    "samples_sha256": "made from other samples",
+    "scores_sha256": "changed after it was written",
+}
+_OF_SAMPLE = ("text", "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds")
 
 
 def rules_to_score(which: str, headline: str, n_samples: int) -> tuple[str, ...]:
-    """Names of the rules to score by, strict and flexible first: ``both``, ``all``, or ``auto`` by the samples' number.
-
-    ``math_verify`` is among them where its package is installed.
-    """
+    """Names of the rules to score by, strict and flexible first; ``math_verify`` where its package is installed."""
     if which == "both" or (which == "auto" and n_samples > MANY):
         return DEFAULT_RULES if headline in DEFAULT_RULES else (*DEFAULT_RULES, headline)
     return tuple(name for name in RULES if name != "math_verify" or find_spec("math_verify"))
@@ -79,22 +84,11 @@ def score_run(run: Run, config: RunConfig, problems: Sequence[Problem]) -> list[
 
 
 def stored_scores(run: Run, basis: dict[str, Any]) -> list[Score]:
-    """The scores on disk. StaleScores, which says why, where they were not made from ``basis``.
-
-    Of scores that version 0.1.0 wrote nothing says what they were made from.
-    """
+    """The scores on disk. StaleScores, which says why, where they were not made from ``basis``."""
     file = run.folder / "scores.jsonl"
     recorded = run.read_json("manifest.json").get("scored") or {}
-    reasons = {
-        "package": "made before these samples, or by version 0.1.0",
-        "rules_version": "made by other versions of the rules",
-        "rules": "made by other rules",
-        "problems_sha256": "made from other problems",
-        "samples_sha256": "made from other samples",
-        "scores_sha256": "changed after it was written",
-    }
     now = basis | {"scores_sha256": sha256_of(file)}
-    for name, reason in reasons.items():
+    for name, reason in STALE.items():
         same = name in recorded if name == "package" else recorded.get(name) == now[name]
         if file.exists() and not same:
             raise StaleScores(f"{run.folder.name}/scores.jsonl was {reason}: run 03_score again")
@@ -103,9 +97,9 @@ def stored_scores(run: Run, basis: dict[str, Any]) -> list[Score]:
 
 def basis_of(run: Run, config: RunConfig, problems: Sequence[Problem], samples: Sequence[Sample]) -> dict[str, Any]:
     """What scores are made from, and by: all that the scores of these samples depend on."""
-    digest = hashlib.sha256()
+    digest, values = hashlib.sha256(), attrgetter(*(field.name for field in fields(Sample)))
     for sample in samples:
-        digest.update(repr(_FIELDS(sample)).encode())
+        digest.update(repr(values(sample)).encode())
     return {
         "package": __version__,
         "rules": list(rules_to_score(config.rules, headline_rule(config, run.inputs()), len(samples))),
@@ -115,16 +109,13 @@ def basis_of(run: Run, config: RunConfig, problems: Sequence[Problem], samples: 
     }
 
 
-_FIELDS = attrgetter(*(field.name for field in fields(Sample)))
-
-
 @functools.cache
 def rules_version() -> str:
     """Eight hex digits that change when the code of the answer rules does, or Math-Verify's version."""
     digest = hashlib.sha256()
-    for file in sorted(resources.files("gsm8k_nb").joinpath("answers").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".py"):
-            digest.update(file.read_bytes())
+    files = resources.files("gsm8k_nb").joinpath("answers").iterdir()
+    for file in sorted((file for file in files if file.name.endswith(".py")), key=lambda file: file.name):
+        digest.update(file.read_bytes())
     if find_spec("math_verify"):
         digest.update(metadata.version("math-verify").encode())
     return digest.hexdigest()[:8]
@@ -136,12 +127,10 @@ def wanted_samples(run: Run, config: RunConfig, problems: Sequence[Problem]) -> 
     A dry run, or one that a budget ended, has samples that were not asked for on purpose: they count as failed.
     """
     check_problems(run, config, problems)
-    journal = run.journal()
-    recorded = run.read_json("manifest.json")
+    journal, recorded = run.journal(), run.read_json("manifest.json")
     if journal.samples and not recorded:
         raise RunError(f"{run.folder.name} has no manifest.json, which says how it was sampled: run 02_sample again")
-    lost = (recorded.get("samples") or {}).get("completed", 0) - journal.completed
-    if lost > 0:
+    if lost := max(0, (recorded.get("samples") or {}).get("completed", 0) - journal.completed):
         raise RunError(
             f"{run.folder.name}/samples.jsonl has lost {lost} completions since they were sampled (deleted or "
             "changed): run 02_sample again"
@@ -176,26 +165,21 @@ def frame(
     request failed), failure (why the rule could not be applied, or None), steps, gold, text, finish_reason, error,
     prompt_tokens, completion_tokens, seconds.
     """
+    of_sample = attrgetter(*_OF_SAMPLE)
     by_problem = {problem.id: (steps(problem), str(problem.answer)) for problem in problems}
-    by_sample = {(sample.problem_id, sample.sample_index): _OF_SAMPLE(sample) for sample in samples}
+    by_sample = {(sample.problem_id, sample.sample_index): of_sample(sample) for sample in samples}
     rows = []
     for score in scores:
+        key = (score.problem_id, score.sample_index)
         predicted = None if score.predicted is None else str(score.predicted)
-        key = score.problem_id, score.sample_index
-        rows.append(
-            (run, *key, score.rule, predicted, score.correct, score.failure, *by_problem[key[0]], *by_sample[key])
-        )
+        read = (run, *key, score.rule, predicted, score.correct, score.failure)
+        rows.append((*read, *by_problem[score.problem_id], *by_sample[key]))
+    columns = ["run", "problem_id", "sample_index", "rule", "predicted", "correct", "failure", "steps", "gold"]
     # As objects: pandas would turn a None among texts into NaN.
-    return pd.DataFrame(rows, columns=_COLUMNS, dtype=object).astype({"sample_index": int, "steps": int})
+    table = pd.DataFrame(rows, columns=[*columns, *_OF_SAMPLE], dtype=object)
+    return table.astype({"sample_index": int, "steps": int})
 
 
 def steps(problem: Problem) -> int:
     """Length of the gold solution in lines before ``####``, a step each (2 to 11 in GSM8K's test split)."""
     return sum(bool(line.strip()) and not line.startswith("####") for line in problem.solution.split("\n"))
-
-
-_SHOWN = ("text", "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds")
-_OF_SAMPLE = attrgetter(*_SHOWN)
-_COLUMNS = [
-    "run", "problem_id", "sample_index", "rule", "predicted", "correct", "failure", "steps", "gold", *_SHOWN
-]  # fmt: skip

@@ -1,8 +1,7 @@
 """The results of a run: one tidy frame, and ``metrics.json`` made from it.
 
     {"headline": "gsm8k acc (test@1, 8-shot CoT) = 0.0213", "dataset": {...}, "protocol": {...},
-     "rules": {"strict": {"n": 1319, "correct": 28, "accuracy": 0.0212, "ci_low": ..., ...}, ...},
-     "pass_at_k": {"1": ...}, "maj_at_k": {...}, "health": {"requested": 1319, "failed": 0, ...}}
+     "rules": {"strict": {"n": 1319, "correct": 28, "accuracy": 0.0212, "ci_low": ..., ...}, ...}, ...}
 
 Every number is computed from the files of the run folder alone, so the same files give the same ``metrics.json``.
 """
@@ -149,14 +148,10 @@ def read_results(run: Run, config: RunConfig) -> Results:
 
 
 def compute_metrics(
-    config: RunConfig,
-    inputs: Inputs,
-    problems: Sequence[Problem],
-    table: pd.DataFrame,
-    reports: Sequence[ErrorReport],
+    config: RunConfig, inputs: Inputs, problems: Sequence[Problem], table: pd.DataFrame, reports: Sequence[ErrorReport]
 ) -> Metrics:
     """The content of ``metrics.json``; pure."""
-    protocol, prompt = protocol_of(config, inputs), made_by(config, inputs).form
+    protocol, form = protocol_of(config, inputs), made_by(config, inputs).form
     by_rule = {str(name): rows for name, rows in table.groupby("rule", sort=False)}
     rules = {name: _rule_score(rows, config) for name, rows in by_rule.items()}
     head, headed = by_rule[protocol.headline_rule], rules[protocol.headline_rule]
@@ -169,7 +164,7 @@ def compute_metrics(
         rules=rules,
         errors=dict(Counter(report.kind for report in reports)),
         # Of texts that say nothing of their prompt nobody knows in what form an answer was asked for.
-        health=_health(head, config, len(problems), None if prompt.name == "as_stored" else prompt.answer_pattern),
+        health=_health(head, config.n_samples, None if form.name == "as_stored" else form.answer_pattern),
         **at_k(head, problems, config),
     )
 
@@ -205,19 +200,12 @@ def _complete_rows(matrix: np.ndarray) -> np.ndarray:
 
 def _rule_score(rows: pd.DataFrame, config: RunConfig) -> RuleScore:
     scored = _complete_rows(verdicts(rows, config.n_samples))
-    counts = {"n": int(scored.size), "n_problems": len(scored), "correct": int(scored.sum())}
-    counts |= {"no_answer": int(_unread(rows).sum()), "rule_failed": int(rows["failure"].notna().sum())}
-    if not len(scored):
-        return RuleScore(**counts)
-    interval = _interval(scored, config)
-    return RuleScore(
-        **counts,
-        accuracy=float(interval.estimate),
-        ci_low=float(interval.low),
-        ci_high=float(interval.high),
-        standard_error=float(interval.standard_error),
-        interval=interval.method,
-    )
+    facts: dict[str, Any] = {"n": scored.size, "n_problems": len(scored), "correct": int(scored.sum())}
+    if len(scored):
+        interval = _interval(scored, config)
+        facts |= {"accuracy": interval.estimate, "ci_low": interval.low, "ci_high": interval.high}
+        facts |= {"standard_error": interval.standard_error, "interval": interval.method}
+    return RuleScore(no_answer=int(_unread(rows).sum()), rule_failed=int(rows["failure"].notna().sum()), **facts)
 
 
 def by_steps(results: Results) -> pd.DataFrame:
@@ -233,10 +221,7 @@ def by_steps(results: Results) -> pd.DataFrame:
 
 def _interval(scored: np.ndarray, config: RunConfig) -> stats.Interval:
     return stats.accuracy_interval(
-        scored if scored.shape[1] > 1 else scored[:, 0],
-        confidence=config.confidence,
-        n_resamples=config.n_resamples,
-        seed=config.seed,
+        scored, confidence=config.confidence, n_resamples=config.n_resamples, seed=config.seed
     )
 
 
@@ -244,16 +229,14 @@ def _unread(rows: pd.DataFrame) -> pd.Series:
     return rows["predicted"].isna() & rows["error"].isna()
 
 
-def _health(rows: pd.DataFrame, config: RunConfig, n_problems: int, answer_pattern: str | None) -> Health:
-    texts = rows["text"].fillna("")
-    answered = rows["error"].isna()
-    pattern = re.compile(answer_pattern or "")
-    marked = texts.map(lambda text: bool(pattern.search(text)))
+def _health(rows: pd.DataFrame, n_samples: int, answer_pattern: str | None) -> Health:
+    texts, answered, reasons = rows["text"].fillna(""), rows["error"].isna(), rows["finish_reason"]
+    marked = texts.map(lambda text: bool(re.search(answer_pattern or "", text)))
     by_problem = [list(group) for _, group in rows.groupby("problem_id", sort=False)["text"]]
     return Health(
-        requested=n_problems * config.n_samples,
+        requested=len(rows),
         failed=int((~answered).sum()),
-        truncated=int((rows["finish_reason"] == "length").sum()) if rows["finish_reason"].notna().any() else None,
+        truncated=int((reasons == "length").sum()) if reasons.notna().any() else None,
         no_answer=int(_unread(rows).sum()),
         no_marker=None if answer_pattern is None else int((answered & ~marked).sum()),
         empty=int((answered & (texts.str.strip() == "")).sum()),
@@ -282,32 +265,30 @@ def _dataset(config: RunConfig, inputs: Inputs, n: int, n_scored: int) -> Datase
 def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> dict[str, Any]:
     """Metrics over k from the one pool of N samples a problem, each the mean over problems, keyed by k as text.
 
-    ``pass_at_k``: at least one of k right, unbiased (Chen et al. 2021, eq. 1). ``maj_at_k``: the most frequent answer
-    of k right, expected over k-subsets and ties (Wang et al. 2022), k >= 2. ``pass_hat_k``: all k right. ``test_at_n``:
-    any of the N right, the older estimate (Cobbe et al. 2021). ``intervals_at_k`` resample problems.
-    A problem with a sample that was not scored is left out; where none is left, all are empty.
+    See ``metrics`` for ``pass_at_k``, ``maj_at_k`` (k >= 2) and ``pass_hat_k``; ``test_at_n`` is any of the N right
+    (Cobbe et al. 2021). A problem with a sample that was not scored is left out; where none is left, all are empty.
     """
     whole = rows[~rows["problem_id"].isin(rows.loc[rows["correct"].isna(), "problem_id"])]
     if not len(whole):
         return {"pass_at_k": {}, "maj_at_k": {}, "pass_hat_k": {}, "test_at_n": None, "intervals_at_k": {}}
-    matrix = verdicts(whole, config.n_samples).astype(bool)  # no NaN is left, which would be True
+    n = config.n_samples
+    matrix = verdicts(whole, n).astype(bool)  # no NaN is left, which would be True
     golds = {problem.id: problem.answer for problem in problems}
-    ids = whole["problem_id"].to_numpy()[:: config.n_samples]
     answers = whole["predicted"].to_numpy().reshape(matrix.shape).tolist()
     curves = {
         "pass_at_k": metrics.pass_curve(matrix),
-        "maj_at_k": metrics.maj_curve(answers, [golds[name] for name in ids]),
+        "maj_at_k": metrics.maj_curve(answers, [golds[name] for name in whole["problem_id"].iloc[::n]]),
         "pass_hat_k": metrics.pass_hat_curve(matrix),
     }
-    means = {name: {str(k): float(v) for k, v in enumerate(c.mean(axis=0), 1)} for name, c in curves.items()}
-    del means["maj_at_k"]["1"]  # a vote of one is no vote
-    shown = [k for k in range(1, config.n_samples + 1) if k & (k - 1) == 0 or k == config.n_samples]  # for tables
-    intervals = {
-        name: {str(k): _interval(curve[:, [k - 1]], config) for k in shown if str(k) in means[name]}
-        for name, curve in curves.items()
-    }
-    ends = {name: {k: [float(at.low), float(at.high)] for k, at in of.items()} for name, of in intervals.items()}
-    return means | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals_at_k": ends}
+    means: dict[str, Any] = {name: {} for name in curves}
+    intervals: dict[str, dict[str, list[float]]] = {name: {} for name in curves}
+    for name, curve in curves.items():
+        for k in range(2 if name == "maj_at_k" else 1, n + 1):  # a vote of one is no vote
+            means[name][str(k)] = float(curve[:, k - 1].mean())
+            if k & (k - 1) == 0 or k == n:  # those that tables show
+                at = _interval(curve[:, k - 1], config)
+                intervals[name][str(k)] = [at.low, at.high]
+    return means | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals_at_k": intervals}
 
 
 def error_reports(problems: Sequence[Problem], rows: pd.DataFrame) -> list[ErrorReport]:

@@ -19,7 +19,7 @@ EXACT_STEPS = 200_000_000  # additions for which an exact permutation distributi
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """Accuracy of a minus that of b, in [-1, 1], on the same problems; ``only_a`` counts those where a's mean is higher.
+    """Accuracy of a minus that of b, in [-1, 1], on the same problems; ``only_a`` counts those where a is better.
 
     ``low`` to ``high`` and ``p`` come from one ``method``: ``exact`` (McNemar's), ``score`` (several samples) or
     ``percentile`` (the bootstrap, on request). The interval leaves out 0 where ``p`` is below 1 - confidence, and
@@ -78,7 +78,7 @@ class Paired:
         return math.lcm(self.a.shape[1], self.b.shape[1]) if whole else None
 
     def unpaired_p(self) -> float:
-        """The two-sided z-test as if on different problems, which other tools print: rates pooled for single verdicts."""
+        """The two-sided z-test as if on different problems, which other tools print; single verdicts are pooled."""
         x, y = self.a.mean(axis=1), self.b.mean(axis=1)
         error = math.hypot(standard_error(x), standard_error(y))
         if self.grid == 1 or error == 0:

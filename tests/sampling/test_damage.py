@@ -337,7 +337,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(config, finished, monke
     def refuse(*arguments, **options):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("gsm8k_nb.runs.os.open", refuse)
+    monkeypatch.setattr("os.fsync", refuse)
     with pytest.raises(RunError, match="cannot write to .*: Read-only file system"):
         score(config)
 
