@@ -1,10 +1,4 @@
-"""The command line.
-
-    python -m gsm8k_nb report outputs/RUN --pdf              the headline of a finished run, its report, also as PDF
-    python -m gsm8k_nb sweep params/*.yaml --set limit=50    many parameter files, one after another, then compared
-    python -m gsm8k_nb import samples_gsm8k.jsonl            a run folder from another tool's log; export: the way back
-    python -m gsm8k_nb lessons outputs/lessons               the students' sheets
-    python -m gsm8k_nb parameters                            the notebooks' parameter cells, written from RunConfig
+"""The command line: ``python -m gsm8k_nb COMMAND``.
 
 Exit status: 0 where all went well, 1 where a run or file is at fault, 2 where the parameters are.
 """
@@ -59,7 +53,7 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=report)
 
 
-def report(options: argparse.Namespace) -> int:
+def report(options: argparse.Namespace) -> None:
     """The headline and the report's path of a finished run, from its folder or its parameter file."""
     folder = Path(options.run_of)
     if not folder.is_dir():
@@ -72,17 +66,10 @@ def report(options: argparse.Namespace) -> int:
         raise RunError(f"{folder} has no {'report.html' if metrics else 'metrics.json'}: the run has not finished")
     print(f"{metrics['headline']}\nreport: {os.path.relpath(page)}")
     if options.pdf:
-        from gsm8k_nb.reporting.page import print_pdf
-
-        print(f"pdf: {os.path.relpath(print_pdf(page))}")
-    return 0
+        print(f"pdf: {os.path.relpath(import_module('gsm8k_nb.reporting.page').print_pdf(page))}")
 
 
-def _parameters_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=write_parameters)
-
-
-def write_parameters(options: argparse.Namespace) -> int:
+def write_parameters(options: argparse.Namespace) -> None:
     """Write the parameters cell of every notebook; names those that were not up to date."""
     for name, (config, names) in BOOKS.items():
         file = repository_root() / "notebooks" / f"{name}.ipynb"
@@ -93,7 +80,6 @@ def write_parameters(options: argparse.Namespace) -> int:
             cell["source"] = source
             file.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             print(f"written: {file}")
-    return 0
 
 
 def parameters_cell(config: type[Parameters], names: Sequence[str]) -> str:
@@ -102,8 +88,7 @@ def parameters_cell(config: type[Parameters], names: Sequence[str]) -> str:
     for name in names:
         field = config.model_fields[name]
         kinds = [kind for kind in getattr(field.annotation, "__args__", (field.annotation,)) if isinstance(kind, type)]
-        kind = kinds[0].__name__ if kinds else "str"  # a choice among texts
-        value = field.default
+        kind, value = kinds[0].__name__ if kinds else "str", field.default  # none: a choice among texts
         shown = f"{value:_}" if type(value) is int else json.dumps(value) if isinstance(value, str) else repr(value)
         lines.append(f"{name}: {kind} = {shown}  # {field.description}")
     return "\n".join(lines)
@@ -115,7 +100,10 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "import": ("a run folder from another tool's log", _of("logs.importing")),
     "export": ("every-eval-ever records from a scored run", _of("logs.exporting")),
     "lessons": ("the students' sheets, as an nbgrader course", _of("lessons.sheets")),
-    "parameters": ("the notebooks' parameter cells, from the configuration", _parameters_arguments),
+    "parameters": (
+        "the notebooks' parameter cells, from the configuration",
+        lambda p: p.set_defaults(run=write_parameters),
+    ),
 }
 
 if __name__ == "__main__":

@@ -1,22 +1,18 @@
-"""Prompt formats as data: each is one entry of ``FORMATS``, and everything that is said of it stands there.
+"""Prompt formats: ``assets/formats.toml`` has them as data, and everything that is said of one stands there.
 
-    FORMATS["wei_8shot"].template -> "Q: {question}\nA:"      FORMATS["wei_8shot"].takes -> (8, 8, 8)
-
-A ``PromptFormat`` keeps template, stop strings and answer form together: wrong scores often come from pairing the
-template of one protocol with the stop strings or the answer pattern of another.
+A format keeps template, stop strings and answer form together: wrong scores often come from pairing the template of one
+protocol with the stop strings or the answer pattern of another.
 """
 
 import hashlib
 import json
+import tomllib
 from dataclasses import dataclass
+from importlib import resources
+
+from pydantic import TypeAdapter
 
 MARKER_PATTERN = r"####\s*(-?[\d,]+(?:\.\d+)?)"  # Cobbe et al. 2021: the final answer follows ####
-INSTRUCTION = (
-    "Solve the problem step by step. Then end with a last line of the form\n"
-    "#### <number>\n"
-    "where <number> is the final answer alone, without units."
-)
-LM_EVAL = "lm_eval/tasks/gsm8k/"  # of the package lm-eval, whose files are read and never imported
 
 
 class PromptError(ValueError):
@@ -36,11 +32,10 @@ class Exemplar:
 class PromptFormat:
     """A template with all that belongs to it.
 
-    ``template`` holds ``{question}``; ``cue`` follows it in plain text only, to show whose turn it is; ``stop`` cuts
-    plain text only (under a chat template the end of turn does it); ``answer_pattern`` is a regular expression for the
-    form that the prompt asks for. ``takes`` is the fewest, the most and the usual number of exemplars; ``asset`` the
-    package's file that they (and an empty ``template``) are read from, with its sha256. ``family`` is the exemplars and
-    the method as published results name them, None where there are none.
+    ``template`` holds ``{question}``; ``cue`` follows it and ``stop`` cuts in plain text only (a chat template does
+    both); ``answer_pattern`` is a regular expression for the form that the prompt asks for. ``takes`` is the fewest,
+    the most and the usual number of exemplars; ``asset`` lm-eval's file that they (and an empty ``template``) are read
+    from, with its sha256. ``family`` is exemplars and method as published results name them.
     """
 
     name: str
@@ -80,56 +75,10 @@ class PromptFormat:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-_ALL = (
-    PromptFormat(
-        name="zero_shot",
-        template="Question: {question}\n" + INSTRUCTION,
-        cue="\nAnswer:",
-        stop=("\n\nQuestion:",),
-        answer_pattern=MARKER_PATTERN,
-        source="gsm8k_nb",
-        family=("none", "cot"),
-    ),
-    PromptFormat(
-        name="wei_8shot",
-        template="Q: {question}\nA:",
-        stop=("\n\nQ:",),
-        answer_pattern=r"[Tt]he answer is\s*\$?(-?[\d,]+(?:\.\d+)?)",
-        source="Wei et al. 2022 (arXiv:2201.11903), text as in lm-eval's gsm8k_cot",
-        takes=(8, 8, 8),
-        asset=(LM_EVAL + "gsm8k-cot.yaml", "7c9dd2561fe334a55f62bdc6a876f045e6dc7f53714c7a9db506b89c6de6bc96"),
-        family=("wei", "cot"),
-    ),
-    PromptFormat(
-        name="train_kshot",
-        template="Question: {question}",
-        cue="\nAnswer:",
-        stop=("\n\nQuestion:",),
-        answer_pattern=MARKER_PATTERN,
-        source="exemplars from GSM8K's train split (Cobbe et al. 2021)",
-        takes=(1, 32, 8),
-        family=("train", "cot"),
-    ),
-    PromptFormat(
-        name="llama3_8shot",
-        template="",
-        answer_prefix="\n",
-        stop=("\n\nGiven the following problem",),
-        answer_pattern=r"[Tt]he final answer is\s*\$?(-?[\d,]+(?:\.\d+)?)",
-        source="Meta's Llama 3 evaluation, text as in lm-eval's gsm8k_cot_llama",
-        takes=(8, 8, 8),
-        asset=(LM_EVAL + "gsm8k-cot-llama.yaml", "c295bc7e942e8f3a51b91d14d5e592d2b037330c831f4ab5b2f8ddca27e031d6"),
-        family=("wei", "cot"),
-    ),
-    PromptFormat(
-        name="as_stored",
-        template="{question}",
-        stop=(),
-        answer_pattern=r"(-?[\d,]+(?:\.\d+)?)",
-        source="stored completions",
-        takes=(0, 32, 0),
-    ),
+_TABLES = tomllib.loads(resources.files("gsm8k_nb").joinpath("assets", "formats.toml").read_text(encoding="utf-8"))
+FORMATS = TypeAdapter(dict[str, PromptFormat]).validate_python(
+    {name: {"name": name, **fields} for name, fields in _TABLES.items()}
 )
-FORMATS = {form.name: form for form in _ALL}
+INSTRUCTION = FORMATS["zero_shot"].template.partition("\n")[2]
 GENERATED = [name for name in FORMATS if name != "as_stored"]
 HELP = f"{', '.join(GENERATED[:-1])} or {GENERATED[-1]} (as_stored for a replay)"  # the parameter's line in a notebook

@@ -217,7 +217,8 @@ def _vote_curve(votes: _Votes, k_max: int) -> np.ndarray:
     """
     kind = float if math.comb(votes.samples, min(k_max, votes.samples // 2)) < _LARGEST_FLOAT_COUNT else object
     wins: np.ndarray = np.zeros(k_max + 1, dtype=kind)
-    for j in range(1, min(votes.gold, k_max) + 1):
+    rival, top = max(votes.others, default=0), min(votes.gold, k_max)
+    for j in (*range(rival + 1, top + 1), *range(1, min(rival, top) + 1)):  # an order that last digits depend on
         wins[j:] += math.comb(votes.gold, j) * _shared(votes, j, k_max - j, kind)
     curve = (wins[1:] / _binomials(votes.samples, k_max, kind)[1:]).astype(float)
     curve.flags.writeable = False

@@ -1,23 +1,15 @@
 """Why a wrong answer is wrong: what can be told from the text, the gold solution and the question alone.
 
-For the problem whose gold solution runs 5 * 12 = 60, 60 / 4 = 15 (answer 15):
-
     "5 * 12 = 50, and 50 / 4 = 12.5. A: 12.5"     wrong_calculation   5 * 12 = 50, but it is 60
     "He needs 5 * 12 = 60 in all. A: 60"          one_step_short      60 is an intermediate value of the gold solution
 
-``KINDS`` lists the kinds in order of precedence. A report keeps every kind that holds; the primary one is the first
-that is not likely to be chance: not where the text gets to a number by a calculation that the gold solution does not
-have (``sign``, ``one_step_short``, ``one_step_long``), nor where it calculates a number that stands in the question too
-(``copied``), nor where the gold answer has one digit and the question names no such factor (``factor``).
-
 Judged are equations of bare numbers in prose (``3 * 4 = 13``, ``$3 x 4 = $13``, ``a = b = c``, simple LaTeX) and
 ``<<3*4=13>>`` annotations, by the calculator's parser: nothing is evaluated as code. Rounding and cutting off at the
-digits shown are no fault, nor is percent at face value. An equation with units or variables in it, or in the middle of
-a longer sum, is left alone. A wrong reading of the problem cannot be seen: most wrong answers are ``other``. How often
-each label was right when checked by hand is in ``PRECISION`` and docs/answers.md.
+digits shown are no fault. A wrong reading of the problem cannot be seen: most wrong answers are ``other``.
 """
 
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -31,29 +23,20 @@ from gsm8k_nb.answers import TOLERANCE
 from gsm8k_nb.answers.calculator import ANNOTATION, evaluate, without_annotations
 from gsm8k_nb.records import Problem, Sample
 
-KINDS = {  # in order of precedence
-    "truncated": "the token limit cut the text before it stated an answer",
-    "no_answer": "no answer was read from the text",
-    "spelling": "the gold answer, in a spelling that the rule does not take for it (18.00 for 18)",
-    "wrong_calculation": "an equation or annotation in the text is false",
-    "sign": "the gold answer with the other sign",
-    "one_step_short": "an intermediate value of the gold solution, at which the text stops",
-    "one_step_long": "the text calculates the gold answer as the gold solution does, and goes on to another",
-    "factor": "the gold answer times or divided by 10, 100 or 1000",
-    "copied": "a number of the question that the text does not calculate",
-    "other": "none of these: in most cases the wrong operation, or a condition that was overlooked",
+_KINDS = {  # in order of precedence: meaning; labels right and checked by hand, tests/data/error_handcheck.csv
+    "truncated": ("the token limit cut the text before it stated an answer", 2, 2),
+    "no_answer": ("no answer was read from the text", 3, 3),
+    "spelling": ("the gold answer, in a spelling that the rule does not take for it (18.00 for 18)", 0, 0),
+    "wrong_calculation": ("an equation or annotation in the text is false", 15, 15),
+    "sign": ("the gold answer with the other sign", 4, 4),
+    "one_step_short": ("an intermediate value of the gold solution, at which the text stops", 9, 12),
+    "one_step_long": ("the text calculates the gold answer as the gold solution does, and goes on to another", 8, 8),
+    "factor": ("the gold answer times or divided by 10, 100 or 1000", 5, 7),
+    "copied": ("a number of the question that the text does not calculate", 2, 3),
+    "other": ("none of these: in most cases the wrong operation, or a condition that was overlooked", 6, 6),
 }
-PRECISION = {  # primary labels that were right, of those checked by hand: tests/data/error_handcheck.csv
-    "truncated": (2, 2),
-    "no_answer": (3, 3),
-    "wrong_calculation": (15, 15),
-    "sign": (4, 4),
-    "one_step_short": (9, 12),
-    "one_step_long": (8, 8),
-    "factor": (5, 7),
-    "copied": (2, 3),
-    "other": (6, 6),
-}
+KINDS = {kind: meaning for kind, (meaning, _, _) in _KINDS.items()}
+PRECISION = {kind: (right, checked) for kind, (_, right, checked) in _KINDS.items() if checked}
 _FACTORS = {
     10: re.compile(r"\bten\b|\btenth", re.IGNORECASE),
     100: re.compile(r"%|\bpercent|\bcents?\b|\bhundred|\bcentimet|\bcm\b", re.IGNORECASE),
@@ -71,8 +54,6 @@ class Calculation:
     stated: Fraction
     wrong: bool
 
-
-# ---- reading calculations
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|(?!0\d)\d+)(?:\.\d+)?|\.\d+"
 _SPELLINGS = [
@@ -113,34 +94,34 @@ _FRACTION = re.compile(rf"(?:{_NUMBER})/(?:{_NUMBER})")  # written without space
 
 def calculations(text: str) -> Iterator[Calculation]:
     """Every calculation that can be read in a text, line by line: those in prose, then the annotations of that line."""
-    for line in text.splitlines():
-        yield from _of_line(line)
+    return itertools.chain.from_iterable(map(_of_line, text.splitlines()))
 
 
 @functools.lru_cache(maxsize=2**12)  # every sample of a problem is compared with the same solution
 def _of_line(line: str) -> tuple[Calculation, ...]:
-    found = list(_prose(re.sub(r"<<[^<>]*>>", " ", line)))
+    made: list[Calculation] = []
+    prose = re.sub(r"<<[^<>]*>>", " ", line)
+    if "=" in prose:
+        for pattern, replacement in _SPELLINGS:
+            prose = pattern.sub(replacement, prose)
+        for chain in _CHAIN.finditer(prose):
+            made += _of_chain(prose, chain)
     for expression, stated in ANNOTATION.findall(line):
-        found += _compare(expression.strip(), stated.strip())
-    return tuple(found)
+        made += _compare(expression.strip(), stated.strip())
+    return tuple(made)
 
 
-def _prose(line: str) -> Iterator[Calculation]:
-    if "=" not in line:
-        return
-    for pattern, replacement in _SPELLINGS:
-        line = pattern.sub(replacement, line)
-    for chain in _CHAIN.finditer(line):
-        sides = [side.strip() for side in chain[0].split("=")]
-        before = line[max(0, chain.start() - 200) : chain.start()]
-        begins = bool(_BEFORE.search(before)) and not _PARTIAL.search(before)
-        ends = bool(_AFTER.match(line, chain.end()))
-        for index, (left, right) in enumerate(zip(sides, sides[1:], strict=False)):
-            first, last = index == 0, index == len(sides) - 2
-            calculates = _operators(left) and not re.fullmatch(r"\d/\d\d?", left)  # 1/4 = 15 names an amount
-            if (first and not (begins and calculates)) or (last and not ends):
-                continue
-            yield from _compare(_balanced(left), _balanced(right))
+def _of_chain(line: str, chain: re.Match[str]) -> Iterator[Calculation]:
+    """The equations of ``a = b = c``: the first where a sentence may begin with it, the last where nothing goes on."""
+    sides = [side.strip() for side in chain[0].split("=")]
+    before = line[max(0, chain.start() - 200) : chain.start()]
+    names_an_amount = not _operators(sides[0]) or re.fullmatch(r"\d/\d\d?", sides[0])  # 1/4 = 15
+    if names_an_amount or not _BEFORE.search(before) or _PARTIAL.search(before):
+        sides = sides[1:]
+    if not _AFTER.match(line, chain.end()):
+        sides = sides[:-1]
+    for left, right in itertools.pairwise(sides):
+        yield from _compare(_balanced(left), _balanced(right))
 
 
 def _operators(side: str) -> list[str]:
@@ -153,9 +134,6 @@ def _balanced(side: str) -> str:
     if surplus > 0 and side.startswith("(" * surplus):
         return side[surplus:]
     return side[:surplus] if surplus < 0 and side.endswith(")" * -surplus) else side
-
-
-# ---- comparing the two sides
 
 
 def _compare(left: str, right: str) -> Iterator[Calculation]:
@@ -175,19 +153,15 @@ def _readings(
     unit = Fraction(1, 10 ** len(shown[0].partition(".")[2])) if shown else Fraction(1)
     fine = unit / 100 if right.endswith("%") else unit
     yield value, stated, fine
-    raised = _RAISED.fullmatch(left)
-    if raised:  # 80 + 50%, for 50% more than 80
+    if raised := _RAISED.fullmatch(left):  # 80 + 50%, for 50% more than 80
         base, percent = evaluate(raised[1]) or Fraction(0), evaluate(raised[3]) or Fraction(0)
         yield base * (1 + (percent if raised[2] == "+" else -percent)), stated, unit
-    whole = [evaluate(_FRACTION.sub(r"(\g<0>)", side)) for side in (left, right)]
-    if whole[0] is not None and whole[1] is not None:
-        yield whole[0], whole[1], fine
-    if "%" in left + right:
-        left_face, right_face = evaluate(left.replace("%", "")), evaluate(right.replace("%", ""))
-        if left_face is not None and right_face is not None:
-            yield left_face, right_face, unit
-            yield value, right_face, unit
-            yield value * 100, right_face, unit
+    whole_left, whole_right = (evaluate(_FRACTION.sub(r"(\g<0>)", side)) for side in (left, right))
+    if whole_left is not None and whole_right is not None:
+        yield whole_left, whole_right, fine
+    left_face, right_face = evaluate(left.replace("%", "")), evaluate(right.replace("%", ""))
+    if "%" in left + right and left_face is not None and right_face is not None:
+        yield from ((left_face, right_face, unit), (value, right_face, unit), (value * 100, right_face, unit))
 
 
 def _agree(value: Fraction, stated: Fraction, unit: Fraction, right: str) -> bool:
@@ -204,9 +178,6 @@ def _agree(value: Fraction, stated: Fraction, unit: Fraction, right: str) -> boo
     return cut or abs(value - stated) <= unit / 2
 
 
-# ---- classifying one answer
-
-
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
     """Why one wrong answer is wrong: the primary kind, every kind that holds (in order of precedence), a sentence."""
@@ -221,8 +192,8 @@ class ErrorReport:
 def classify(problem: Problem, sample: Sample, predicted: Decimal | None) -> ErrorReport:
     """The kinds of error of one wrong answer; ``predicted`` is the number a rule read from it, None where it read none.
 
-    The primary kind is the first of ``KINDS`` that holds and is not likely to be chance (see the module's docstring).
-    ValueError where the sample failed (it is unscored) or belongs to another problem.
+    The primary kind is the first of ``KINDS`` that holds and is not likely to be chance. ValueError where the sample
+    failed (it is unscored) or belongs to another problem.
     """
     if sample.problem_id != problem.id:
         raise ValueError(f"the sample answers {sample.problem_id}, not {problem.id}")
@@ -230,80 +201,75 @@ def classify(problem: Problem, sample: Sample, predicted: Decimal | None) -> Err
         raise ValueError(f"sample {sample.sample_index} of {problem.id} failed: it is unscored, not wrong")
     if predicted is not None and not predicted.is_finite():
         raise ValueError(f"predicted must be a finite number or None, got {predicted}")
-    gold, value = Fraction(problem.answer), _fraction(predicted)
-    if value is not None and abs(value - gold) < Fraction(TOLERANCE):  # wrong under a rule that compares texts
-        return ErrorReport(
-            problem.id, sample.sample_index, "spelling", ("spelling",), f"{predicted} is {problem.answer}"
-        )
-    made = list(calculations(sample.text))
-    found = _of_the_text(sample, predicted, made)
-    if value is not None:
-        found |= _of_the_number(problem, sample.text, value, made)
-    kinds = [kind for kind in KINDS if kind in found]
-    primary = next((kind for kind in kinds if found[kind][0]), "other")
+    # A number whose digits alone would cost time is none that a problem can have.
+    value = None if predicted is None or abs(predicted.adjusted()) > 100 else Fraction(predicted)
+    if value is not None and abs(value - Fraction(problem.answer)) < Fraction(TOLERANCE):
+        evidence = {"spelling": (True, f"{predicted} is {problem.answer}")}  # wrong under a rule that compares texts
+    else:
+        made = list(calculations(sample.text))
+        evidence = _of_the_text(sample, predicted, made)
+        if value is not None:
+            evidence |= _of_the_number(problem, sample.text, value, made)
+    kinds = [kind for kind in KINDS if kind in evidence]
+    primary = next((kind for kind in kinds if evidence[kind][0]), "other")
     if primary == "other":
         kinds.append("other")
-    detail = found.get(primary, (True, KINDS["other"]))[1]
+    _, detail = evidence.get(primary, (True, KINDS["other"]))
     return ErrorReport(problem.id, sample.sample_index, primary, tuple(kinds), detail)
 
 
-_Found = dict[str, tuple[bool, str]]  # kind -> (may it be the primary one, what was found)
+_Evidence = dict[str, tuple[bool, str]]  # kind -> (whether it is not likely to be chance, what was found)
 _STATED = re.compile(r"####|\\boxed|^\s{0,9}A:|\banswer(?: is|:)", re.IGNORECASE | re.MULTILINE)
 _UNFINISHED = re.compile(r"(?:<<[^<>\n]*|[-+*/×÷=(])\Z")
 _SOLVED = re.compile(rf"\b[A-Za-z]\s?=\s?[$€£]?({_NUMBER})")
 
 
-def _fraction(number: Decimal | None) -> Fraction | None:
-    """A number that a GSM8K problem can have; None for one whose digits alone would cost time."""
-    return None if number is None or abs(number.adjusted()) > 100 else Fraction(number)
-
-
-def _of_the_text(sample: Sample, predicted: Decimal | None, made: list[Calculation]) -> _Found:
-    found: _Found = {}
+def _of_the_text(sample: Sample, predicted: Decimal | None, made: list[Calculation]) -> _Evidence:
+    evidence: _Evidence = {}
     text = sample.text or ""
     if sample.finish_reason == "length":
         truncated = not _STATED.search(text)
     else:  # where no finish reason was recorded, a text that ends in mid-expression
         truncated = sample.finish_reason is predicted is None and bool(_UNFINISHED.search(text.rstrip()))
     if truncated:
-        found["truncated"] = (True, f"the text ends after {len(text)} characters without an answer")
+        evidence["truncated"] = (True, f"the text ends after {len(text)} characters without an answer")
     if predicted is None:
-        found["no_answer"] = (True, KINDS["no_answer"])
-    wrong = next((calculation for calculation in made if calculation.wrong), None)
-    if wrong:
-        found["wrong_calculation"] = (True, f"{wrong.left} = {wrong.right}, but it is {_shown(wrong.value)}")
-    return found
+        evidence["no_answer"] = (True, KINDS["no_answer"])
+    if wrong := next((calculation for calculation in made if calculation.wrong), None):
+        evidence["wrong_calculation"] = (True, f"{wrong.left} = {wrong.right}, but it is {_shown(wrong.value)}")
+    return evidence
 
 
-def _of_the_number(problem: Problem, text: str, value: Fraction, made: list[Calculation]) -> _Found:
-    gold, found, shown = Fraction(problem.answer), {}, _shown(value)
-    steps = list(calculations(problem.solution))
+def _of_the_number(problem: Problem, text: str, value: Fraction, made: list[Calculation]) -> _Evidence:
+    """A relation is likely to be chance where the text gets to the number by a calculation that gold does not have."""
+    gold, shown, steps = Fraction(problem.answer), _shown(value), list(calculations(problem.solution))
+    evidence: _Evidence = {}
     results = {result for calculation in made for result in _results(calculation)}
     way = {result for step in steps for result in _results(step)} - {gold}
+    last = set(_results(made[-1])) if made else set()
 
     def as_gold_does(number: Fraction) -> bool:
         """Whether the text does not calculate the value, or last from numbers that gold gets ``number`` from."""
         return value not in results or bool(_operands_of(value, made[-2:]) & _operands_of(number, steps))
 
     if gold and value == -gold:
-        found["sign"] = (as_gold_does(gold), f"{shown} is the gold answer with the other sign")
+        evidence["sign"] = (as_gold_does(gold), f"{shown} is the gold answer with the other sign")
     if value in way:
-        found["one_step_short"] = (as_gold_does(value), f"{shown} is an intermediate value of the gold solution")
+        evidence["one_step_short"] = (as_gold_does(value), f"{shown} is an intermediate value of the gold solution")
     if gold in results:
-        goes_on = gold not in _results(made[-1]) and (not way or bool(way & results))
+        goes_on = gold not in last and (not way or bool(way & results))
         likely = goes_on and bool(_operands_of(gold, made) & _operands_of(gold, steps[-2:]))
-        found["one_step_long"] = (likely, f"the text calculates {_shown(gold)}, the gold answer, and goes on")
-    factor = next((f for f in _FACTORS if gold and (value == gold * f or value * f == gold)), None)
+        evidence["one_step_long"] = (likely, f"the text calculates {_shown(gold)}, the gold answer, and goes on")
     asked = {evaluate(number) for number in re.findall(_NUMBER, problem.question)}
-    if factor:
+    if factor := next((f for f in _FACTORS if gold and (value == gold * f or value * f == gold)), None):
         named = factor in asked or Fraction(1, factor) in asked or bool(_FACTORS[factor].search(problem.question))
         one_digit = len(str(abs(gold.numerator)).rstrip("0")) == 1
-        likely = named or not one_digit or bool(made and gold in _results(made[-1]))
         relation = "times" if abs(value) > abs(gold) else "divided by"
-        found["factor"] = (likely, f"{shown} is the gold answer {relation} {factor}")
+        likely = named or not one_digit or gold in last
+        evidence["factor"] = (likely, f"{shown} is the gold answer {relation} {factor}")
     if value in asked:
-        found["copied"] = (not _is_worked_out(value, text, results), f"{shown} is a number of the question")
-    return found
+        evidence["copied"] = (not _is_worked_out(value, text, results), f"{shown} is a number of the question")
+    return evidence
 
 
 def _results(calculation: Calculation) -> tuple[Fraction, ...]:
@@ -329,26 +295,17 @@ def _shown(number: Fraction) -> str:
     return f"{float(number):.10g}" if abs(number) < 10**15 else "a number of more than 15 digits"
 
 
-# ---- the table
-
-
 def error_table(reports: Iterable[ErrorReport], *, examples: int = 3) -> pd.DataFrame:
-    """One row a kind, in order of precedence, kinds that never occur included: a frame to read and to print.
+    """One row a kind, in order of precedence, kinds that never occur included; empty where there is no report.
 
-    Columns: ``kind``; ``count`` and ``share`` of the reports whose primary kind it is (shares add up to 1);
-    ``flagged``, the reports in which it holds at all; ``examples``, the first ids as problem/sample; ``precision``, how
-    often the label was right in the hand check; ``meaning``. Without reports the frame is empty: shares are undefined.
+    Columns: ``kind``; ``count`` and ``share`` of the reports whose primary kind it is; ``flagged``, the reports in
+    which it holds at all; ``examples``, the first ids as problem/sample; ``precision`` in the hand check; ``meaning``.
     """
     reports = list(reports)
-    columns = ["kind", "count", "share", "flagged", "examples", "precision", "meaning"]
-    if not reports:
-        return pd.DataFrame(columns=columns)
     flagged = Counter(kind for report in reports for kind in report.kinds)
     rows = []
-    for kind, meaning in KINDS.items():
+    for kind, (meaning, right, checked) in _KINDS.items() if reports else ():
         ids = [f"{report.problem_id}/{report.sample_index}" for report in reports if report.kind == kind]
-        right, checked = PRECISION.get(kind, (0, 0))
-        precision = f"{right} of {checked}" if checked else "not measured"
-        share = len(ids) / len(reports)
+        precision, share = f"{right} of {checked}" if checked else "not measured", len(ids) / len(reports)
         rows.append((kind, len(ids), share, flagged[kind], ", ".join(ids[:examples]), precision, meaning))
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["kind", "count", "share", "flagged", "examples", "precision", "meaning"])

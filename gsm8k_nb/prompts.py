@@ -1,11 +1,11 @@
 """Prompts: a format with its exemplars, rendered for one question. ``zero_shot`` renders, as plain text, as
 
     Question: Janet's ducks lay 16 eggs ...
-    Solve the problem step by step. End with a last line "#### <number>", ...
+    Solve the problem step by step. Then end with a last line of the form ...
     Answer:
 
-and under a chat template as one user message of the same text. Exemplars become turns under a chat template, and text
-in plain mode; the two are different protocols, and a run records which it was.
+and under a chat template as one user message. Exemplars become turns under a chat template, and text in plain mode; the
+two are different protocols, and a run records which it was.
 """
 
 import hashlib
@@ -18,14 +18,7 @@ import yaml
 from gsm8k_nb.answers.calculator import without_annotations
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import DataError, open_dataset
-from gsm8k_nb.formats import (  # scripts take them from here
-    FORMATS,
-    Exemplar,
-    PromptError,
-    PromptFormat,
-)
-from gsm8k_nb.formats import INSTRUCTION as INSTRUCTION
-from gsm8k_nb.formats import MARKER_PATTERN as MARKER_PATTERN
+from gsm8k_nb.formats import FORMATS, Exemplar, PromptError, PromptFormat
 from gsm8k_nb.places import OFFICIAL, asset_path, find_path
 from gsm8k_nb.records import Problem
 
@@ -47,21 +40,18 @@ def prompt_for(config: RunConfig, problems: list[Problem]) -> PromptFormat:
 
 def render(form: PromptFormat, question: str, chat: bool) -> Prompt:
     """The prompt of one question: messages where ``chat``, one text otherwise. No trailing blank."""
+
+    def asked(question: str) -> str:
+        text = form.template.format(question=question).rstrip()
+        return text if chat else (text + form.cue).rstrip()
+
     if not chat:
-        shots = [_text(form, shot.question) + form.answer_prefix + shot.answer for shot in form.exemplars]
-        return form.separator.join([*shots, _text(form, question)])
+        shots = [asked(shot.question) + form.answer_prefix + shot.answer for shot in form.exemplars]
+        return form.separator.join([*shots, asked(question)])
     messages: list[Message] = []
     for shot in form.exemplars:
-        messages += [_user(form, shot.question), {"role": "assistant", "content": shot.answer}]
-    return [*messages, _user(form, question)]
-
-
-def _text(form: PromptFormat, question: str) -> str:
-    return (form.template.format(question=question).rstrip() + form.cue).rstrip()
-
-
-def _user(form: PromptFormat, question: str) -> Message:
-    return {"role": "user", "content": form.template.format(question=question).rstrip()}
+        messages += [{"role": "user", "content": asked(shot.question)}, {"role": "assistant", "content": shot.answer}]
+    return [*messages, {"role": "user", "content": asked(question)}]
 
 
 def stops(form: PromptFormat, chat: bool) -> tuple[str, ...]:
@@ -96,19 +86,14 @@ def _key(question: str) -> str:
 
 def _train_path(config: RunConfig) -> str | None:
     """``train_path``, or ``train.jsonl`` beside ``data_path``, or None for the hub."""
-    if config.train_path is not None:
+    if config.train_path is not None or config.data_path is None:
         return config.train_path
-    if config.data_path is None:
-        return None
     if config.data_path.startswith(OFFICIAL):
         return f"{OFFICIAL}train.jsonl"
     beside = find_path(config.data_path, "data_path").parent / "train.jsonl"
-    if beside.exists():
-        return str(beside)
-    raise DataError(
-        f"train_path: prompt 'train_kshot' takes its exemplars from the train split, and there is no {beside}; "
-        "set train_path to a JSONL copy of it"
-    )
+    if not beside.exists():
+        raise DataError(f"train_path: 'train_kshot' takes its exemplars from the train split: there is no {beside}")
+    return str(beside)
 
 
 def _asset_format(form: PromptFormat) -> PromptFormat:

@@ -1,7 +1,4 @@
-"""Whose protocol made the texts of a run, and the words that a headline states it in.
-
-Protocol(label="test@1, 8-shot CoT", metric="test@1", shots=8, n_samples=1, prompt="wei_8shot", temperature=0.0, ...)
-"""
+"""Whose protocol made the texts of a run, and the words that a headline states it in."""
 
 from typing import Any, NamedTuple
 
@@ -75,11 +72,13 @@ def headline_rule(config: RunConfig, inputs: Inputs) -> str:
 def protocol_of(config: RunConfig, inputs: Inputs) -> Protocol:
     """The protocol of a run's texts, and the rule that heads its result.
 
+    ``test@1`` is one greedy sample (Cobbe et al. 2021), anything drawn at random a mean over N, at its temperature.
     Where the protocol was stated, the only fields known are those that an imported log states too.
     """
     label, made, source = made_by(config, inputs)
     known = source.stated or {} if label else made.model_dump() | {"shots": made.n_shots}
-    metric = label or _metric(made, config.n_samples)
+    drawn = f"avg@{config.n_samples}, T={made.temperature:g}"
+    metric = label or ("test@1" if made.temperature == 0 else drawn)
     return Protocol(
         label=label or f"{metric}, {made.n_shots}-shot CoT",
         metric=metric,
@@ -91,10 +90,3 @@ def protocol_of(config: RunConfig, inputs: Inputs) -> Protocol:
         prompt_sha256=None if label else source.prompt_sha256,
         headline_rule=headline_rule(config, inputs),
     )
-
-
-def _metric(config: RunConfig, n_samples: int) -> str:
-    """``test@1`` is one greedy sample (Cobbe et al. 2021); anything drawn at random is a mean over N, at its T."""
-    if config.temperature == 0:
-        return "test@1"
-    return f"avg@{n_samples}, T={config.temperature:g}"

@@ -2,25 +2,20 @@
 
     python -m gsm8k_nb sweep params/llama.yaml params/qwen.yaml --set n_samples=8 --set temperature=0.7 --set limit=50
 
-    file               folder                                      result
-    params/llama.yaml  outputs/Llama-3.1-8B-Instruct-llama3_8s...  gsm8k subset acc (avg@8, 8-shot CoT ...) = ...
-    params/qwen.yaml   outputs/sweep/qwen.ipynb                    failed: SamplerError: model: 'Qwen/...' could ...
-
-Nothing is run before every file has passed ``RunConfig``. A run that fails is reported and the others go on. The same
-command goes on where it was, since a run asks only for what its folder lacks.
+Nothing is run before every file has passed ``RunConfig``. A run that fails is reported and the others go on.
 """
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+import papermill
+from tabulate import tabulate
 
 from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, read_yaml
 from gsm8k_nb.places import repository_root
@@ -87,9 +82,7 @@ def sweep(options: argparse.Namespace) -> int:
 
 def plan(files: Sequence[str], settings: Sequence[str], folder: Path) -> list[Job]:
     """A job for each file, all checked; ConfigError with every fault of every file, a line each."""
-    changed = overrides(settings)
-    jobs: list[Job] = []
-    faults: list[str] = []
+    changed, jobs, faults = overrides(settings), [], []
     for file in files:
         try:
             values = read_parameters(file) | changed
@@ -97,13 +90,12 @@ def plan(files: Sequence[str], settings: Sequence[str], folder: Path) -> list[Jo
         except ConfigError as error:
             faults += [f"{file}: {line}" for line in str(error).splitlines()]
             continue
-        for other in jobs:
-            if other.config.run_folder == config.run_folder:
-                faults.append(f"{file}: the same run as {other.file} ({config.run_id}); leave one out")
-        taken = {job.notebook.stem for job in jobs} | {"compare"}
+        same = [job.file for job in jobs if job.config.run_folder == config.run_folder]
+        faults += [f"{file}: the same run as {other} ({config.run_id}); leave one out" for other in same]
         stem = Path(file).stem
-        name = f"{stem}-{config.run_id[-8:]}" if stem in taken else stem
-        jobs.append(Job(file, values, config, folder / f"{name}.ipynb"))
+        if stem in {job.notebook.stem for job in jobs} | {"compare"}:
+            stem = f"{stem}-{config.run_id[-8:]}"
+        jobs.append(Job(file, values, config, folder / f"{stem}.ipynb"))
     if faults:
         raise ConfigError("\n".join(faults))
     return jobs
@@ -159,7 +151,7 @@ def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | 
 
 
 def run(job: Job, cwd: str | None = None) -> Outcome:
-    """One job through ``eval.ipynb``. Its notebook stays, also where it failed, and beside it its parameters."""
+    """One job through ``eval.ipynb``. Its notebook stays, also where it failed."""
     error = execute("eval", job.notebook, job.values, cwd)
     file = job.config.run_folder / "metrics.json"
     if error or not file.exists():
@@ -179,38 +171,18 @@ def compare(jobs: Sequence[Job], folder: Path, allow_unlike: bool) -> Outcome:
 
 
 def execute(name: str, notebook: Path, values: dict[str, Any], cwd: str | None = None) -> str | None:
-    """Run a notebook by papermill, in processes of its own, so that all memory is free after it.
-
-    Returns None, or what went wrong in one line: the error that the notebook shows, or else papermill's last words.
-    """
+    """Run a notebook by papermill, in a kernel of its own. None, or what went wrong, in one line."""
     notebook.parent.mkdir(parents=True, exist_ok=True)
     notebook.unlink(missing_ok=True)
-    parameters = notebook.with_suffix(".yaml")
-    parameters.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
     book = repository_root() / "notebooks" / f"{name}.ipynb"
     paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (book, notebook)]  # papermill fills in braces
-    command = [sys.executable, "-m", "papermill", *paths, "-f", str(parameters)]
-    command += ["-k", "python3", "--no-progress-bar", "--start-timeout", "600"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd)
+    options = {"kernel_name": "python3", "progress_bar": False, "start_timeout": 600, "cwd": cwd}
     try:
-        _, messages = process.communicate()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
-    if process.returncode == 0:
-        return None
-    last = (messages.strip().splitlines() or [f"papermill ended with {process.returncode}"])[-1]
-    return one_line(_error_shown(notebook) or last, SHOWN)
-
-
-def _error_shown(notebook: Path) -> str | None:
-    """The error that stopped an executed notebook, or None where it shows none: its kernel died, or never started."""
-    if not notebook.exists():
-        return None
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    errors = [out for cell in cells for out in cell.get("outputs", []) if out["output_type"] == "error"]
-    return f"{errors[-1]['ename']}: {errors[-1]['evalue']}" if errors else None
+        papermill.execute_notebook(*paths, parameters=values, **options)
+    except Exception as error:  # of a cell, of which papermill keeps the kernel's own words, or of papermill
+        kind, message = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", error)
+        return one_line(f"{kind}: {message}", SHOWN)
+    return None
 
 
 def table(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> str:
@@ -218,8 +190,7 @@ def table(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> str:
     rows = [("file", "folder", "result")]
     for job, outcome in zip(jobs, outcomes, strict=True):
         rows.append((job.file, _shown(job.notebook if outcome.error else job.config.run_folder), str(outcome)))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return "\n".join(f"{file:<{widths[0]}}  {place:<{widths[1]}}  {result}" for file, place, result in rows)
+    return tabulate(rows, tablefmt="plain", disable_numparse=True)
 
 
 def _shown(path: Path) -> str:

@@ -1,10 +1,7 @@
 """The parameters of a run: one flat set of names for the notebooks, the YAML files and Python.
 
-    >>> config = RunConfig(model="HuggingFaceTB/SmolLM2-135M-Instruct", prompt="wei_8shot", limit=40)
-    >>> config.run_id
-    'SmolLM2-135M-Instruct-wei_8shot-...'
-
-How parameters are read, and what is said of a wrong one: ``gsm8k_nb.config.parameters``.
+>>> RunConfig(model="HuggingFaceTB/SmolLM2-135M-Instruct", prompt="wei_8shot", limit=40).run_id
+'SmolLM2-135M-Instruct-wei_8shot-...'
 """
 
 import hashlib
@@ -39,6 +36,9 @@ SOURCES_OWN = {
     "revision", "prompt", "shots", "chat_template", "temperature", "top_p", "top_k", "max_new_tokens", "dtype",
     "device", "batch_size", "smoke", "tensor_parallel", "concurrency", "request_timeout", "max_retries",
 }  # fmt: skip
+# What one sampler alone takes.
+OWN = dict.fromkeys(("replay_path", "replay_column", "protocol_label"), "replay")
+OWN |= dict.fromkeys(("base_url", "reasoning_effort", "price_input", "price_output", "budget"), "openai")
 
 
 class RunConfig(Parameters):
@@ -140,34 +140,33 @@ class RunConfig(Parameters):
     @classmethod
     def _replayed_prompt(cls, values: Any) -> Any:
         """A replay's prompt is its source's: the default one means that."""
-        if (
-            isinstance(values, dict)
-            and values.get("sampler") == "replay"
-            and values.get("prompt") in (None, "zero_shot")
-        ):
-            return values | {"prompt": "as_stored"}
-        return values
+        default = isinstance(values, dict) and values.get("prompt") in (None, "zero_shot")
+        return values | {"prompt": "as_stored"} if default and values.get("sampler") == "replay" else values
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
         if self.model.strip().lower() in MISSING:
             raise ValueError(f"model: needs a name, got {self.model!r}")
         fewest, most, _ = FORMATS[self.prompt].takes
-        if self.shots is not None and not fewest <= self.shots <= most:
+        if not fewest <= self.n_shots <= most:
             allowed = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise ValueError(f"shots: prompt {self.prompt!r} takes {allowed} exemplars, got {self.shots}")
+        for name, sampler in OWN.items():
+            if self.sampler not in (sampler, "replay") and getattr(self, name) is not None:
+                raise ValueError(f"{name}: only sampler {sampler!r} takes it, got {getattr(self, name)!r}")
         if self.sampler == "replay":
             if not self.replay_path:
                 raise ValueError("replay_path: sampler 'replay' needs the file or run folder to replay, got None")
             if self.prompt != "as_stored":
-                raise ValueError(
-                    f"prompt: a replay's is its source's, 'as_stored' is all it takes, got {self.prompt!r}"
-                )
+                raise ValueError(f"prompt: of a replay it is its source's, 'as_stored', got {self.prompt!r}")
             return self
-        for name in ("replay_path", "replay_column", "protocol_label"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name}: only sampler 'replay' takes it, got {getattr(self, name)!r}")
-        self._check_server()
+        lacking = [name for name in ("price_input", "price_output") if getattr(self, name) is None]
+        if self.budget is not None and lacking:
+            raise ValueError(f"budget: {self.budget} needs price_input and price_output, per million tokens")
+        if len(lacking) == 1:
+            raise ValueError(f"{lacking[0]}: where one price is given both are needed, 0 for what is free; got None")
+        if self.sampler == "openai" and self.model == SMOLLM2:
+            raise ValueError(f"model: sampler 'openai' needs the name that the server knows it by, got {self.model!r}")
         if self.prompt == "as_stored":
             raise ValueError("prompt: 'as_stored' is for sampler 'replay' only; choose a prompt to generate with")
         if self.n_samples > 1 and self.temperature == 0:
@@ -176,19 +175,6 @@ class RunConfig(Parameters):
                 "set temperature above 0 (0.7 in the papers) or n_samples to 1"
             )
         return self
-
-    def _check_server(self) -> None:
-        for name in ("base_url", "reasoning_effort", "price_input", "price_output", "budget"):
-            if self.sampler != "openai" and getattr(self, name) is not None:
-                raise ValueError(f"{name}: only sampler 'openai' takes it, got {getattr(self, name)!r}")
-        prices = {"price_input": self.price_input, "price_output": self.price_output}
-        lacking = [name for name, price in prices.items() if price is None]
-        if self.budget is not None and lacking:
-            raise ValueError(f"budget: {self.budget} needs price_input and price_output, per million tokens")
-        if len(lacking) == 1:
-            raise ValueError(f"{lacking[0]}: where one price is given both are needed, 0 for what is free; got None")
-        if self.sampler == "openai" and self.model == SMOLLM2:
-            raise ValueError(f"model: sampler 'openai' needs the name that the server knows it by, got {self.model!r}")
 
     @property
     def n_shots(self) -> int:
@@ -201,21 +187,9 @@ class RunConfig(Parameters):
 
         Of a file its content counts, wherever it lies; of the device, and of a server of one's own, nothing does.
         """
-        files = {
-            name: content_sha256(path) for name in PLACES if name.endswith("_path") and (path := getattr(self, name))
-        }
+        named = {"data_path": self.data_path, "train_path": self.train_path, "replay_path": self.replay_path}
+        files = {name: content_sha256(path) for name, path in named.items() if path}
         return self._id_of(files | {"device": "auto", "base_url": self.service, "model": self.model_name})
-
-    @property
-    def service(self) -> str | None:
-        """The host of a public server, which says whose model answers; None for a machine of one's own."""
-        host = urlsplit(self.base_url or "").hostname or ""
-        return host if re.search(r"\.[a-z]{2,}$", host) else None
-
-    @property
-    def model_name(self) -> str:
-        """The model as its run is named by: ``./final/`` is ``final``."""
-        return os.path.normpath(self.model)
 
     def _id_of(self, changes: dict[str, Any]) -> str:
         others = set() if self.sampler == "ray" else {"ray_engine"}
@@ -228,6 +202,17 @@ class RunConfig(Parameters):
     def model_slug(self) -> str:
         """The model's short name, safe in file names and in papermill's path templates (no braces)."""
         return re.sub(r"[^A-Za-z0-9.]+", "-", short_name(self.model)).strip("-.")[:60] or "model"
+
+    @property
+    def service(self) -> str | None:
+        """The host of a public server, which says whose model answers; None for a machine of one's own."""
+        host = urlsplit(self.base_url or "").hostname or ""
+        return host if re.search(r"\.[a-z]{2,}$", host) else None
+
+    @property
+    def model_name(self) -> str:
+        """The model as its run is named by: ``./final/`` is ``final``."""
+        return os.path.normpath(self.model)
 
     @property
     def run_folder(self) -> Path:

@@ -1,11 +1,7 @@
 """What the parameters of all notebooks have in common: where they are read from, and what is said of a wrong one.
 
-    >>> RunConfig.checked({"temprature": 0.5})
-    ConfigError: unknown parameter 'temprature': did you mean 'temperature'?
-
-They come from a notebook's namespace, a YAML file or Python. An unknown name and a value out of range are refused in
-one message that names the value and what is allowed. Texts that YAML 1.1 leaves as text (``1e-1``) are read by the
-field's own type.
+>>> RunConfig.checked({"temprature": 0.5})
+ConfigError: unknown parameter 'temprature': did you mean 'temperature'?
 """
 
 import ast
@@ -49,13 +45,13 @@ class _Yaml(yaml.SafeLoader):
     """YAML of plain values, in which nothing is read as other than it looks.
 
     YAML 1.1 reads ``010`` as 8 and ``1:30`` as 90, and of two equal keys keeps the last: all are refused, by their
-    line. A date is text, as papermill reads it. Aliases are refused: a few lines of them stand for billions of values.
+    line, and so are aliases, a few lines of which stand for billions of values. A date is text, as papermill reads it.
     """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="an alias is not read here: write the value out",
-                                       problem_mark=self.peek_event().start_mark)  # fmt: skip
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(problem="an alias is not read here: write the value out", problem_mark=mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -75,9 +71,9 @@ class _Yaml(yaml.SafeLoader):
         return value
 
 
-for _kind, _construct in (("int", _Yaml.construct_number), ("float", _Yaml.construct_number),
-                          ("timestamp", _Yaml.construct_yaml_str)):  # fmt: skip
-    yaml.add_constructor(f"tag:yaml.org,2002:{_kind}", _construct, Loader=_Yaml)
+_Yaml.add_constructor("tag:yaml.org,2002:int", _Yaml.construct_number)
+_Yaml.add_constructor("tag:yaml.org,2002:float", _Yaml.construct_number)
+_Yaml.add_constructor("tag:yaml.org,2002:timestamp", _Yaml.construct_yaml_str)
 
 
 def read_yaml(text: str) -> Any:
@@ -104,11 +100,12 @@ def read_parameters(file: str | Path) -> dict[str, Any]:
         raise ConfigError(error.strerror or str(error)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(one_line(error, 300)) from None
-    values = {} if values is None else values
-    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        kind = f"more than {LONGEST_FILE:,} bytes" if isinstance(values, bytes) else type(values).__name__
-        raise ConfigError(f"must be a mapping of parameters, got {kind}")
-    return values
+    if isinstance(values, dict) and all(isinstance(name, str) for name in values):
+        return values
+    if values is None:
+        return {}
+    kind = f"more than {LONGEST_FILE:,} bytes" if isinstance(values, bytes) else type(values).__name__
+    raise ConfigError(f"must be a mapping of parameters, got {kind}")
 
 
 class Parameters(BaseModel):
@@ -139,10 +136,9 @@ class Parameters(BaseModel):
     def from_parameters(cls, namespace: dict[str, Any]) -> Self:
         """The parameters in a notebook's ``globals()``. ConfigError where a name that was stated as one is none.
 
-        papermill only warns of a misspelt key and injects it into the notebook, so the check is made on what was
-        injected, and on what stands in the parameters cell as it was last run. Whatever else a person left in the
-        kernel is passed over; a name that is nearly a parameter's is told of. A namespace without IPython's history
-        of cells (``In``) holds nothing but parameters.
+        papermill only warns of a misspelt key and injects it, so the check is made on what was injected and on what
+        stands in the parameters cell as last run; whatever else a person left in the kernel is passed over. A namespace
+        without IPython's history of cells (``In``) holds nothing but parameters.
         """
         fields = set(cls.model_fields)
         stated, before = _stated_names(namespace.get("In"), fields)
@@ -167,31 +163,26 @@ class Parameters(BaseModel):
 
 
 def _stated_names(cells: Any, fields: set[str]) -> tuple[set[str], set[str]]:
-    """The names in the parameters cell, as last run, and in papermill's cell after it; and those of earlier runs.
+    """The names in the parameters cell, as last run, and in papermill's after it; and those of earlier runs.
 
-    ``cells`` are the sources of the cells that were run, in their order: IPython's ``In``. The parameters cell is the
-    one that assigns parameters with their type, as in ``limit: int = None``; papermill's begins with ``# Parameters``.
-    Both are empty where there is no such cell.
+    ``cells`` is IPython's ``In``. The parameters cell assigns parameters with their type, as in ``limit: int = None``;
+    papermill's begins with ``# Parameters``. Both are empty where there is no such cell.
     """
     stated: set[str] = set()
-    before: set[str] = set()
     injected: set[str] = set()
+    before: set[str] = set()
     for source in cells if isinstance(cells, list) else ():
         try:
             body = ast.parse(source).body
         except (TypeError, ValueError, SyntaxError, RecursionError):
             continue
-        typed = {
-            step.target.id for step in body if isinstance(step, ast.AnnAssign) and isinstance(step.target, ast.Name)
-        }
+        typed = {ast.unparse(step.target) for step in body if isinstance(step, ast.AnnAssign)}
         targets = [target for step in body if isinstance(step, ast.Assign) for target in step.targets]
         names = typed | {target.id for target in targets if isinstance(target, ast.Name)}
         if typed & fields:
-            before |= stated | injected
-            stated, injected = names, set()
+            before, stated, injected = before | stated | injected, names, set()
         elif source.lstrip().startswith("# Parameters"):
-            before |= injected
-            injected = names
+            before, injected = before | injected, names
     return (stated | injected if stated else set()), before
 
 
@@ -210,12 +201,11 @@ def _is_data(value: Any) -> bool:
 
 def _explain(fault: Any, cls: type[Parameters]) -> str:
     """One line for one fault: the parameter, the value and what is allowed."""
-    name = str(fault["loc"][0]) if fault["loc"] else ""
-    if fault["type"] == "extra_forbidden":
+    name, kind = str(fault["loc"][0]) if fault["loc"] else "", fault["type"]
+    if kind == "extra_forbidden":
         return f"unknown parameter {name!r}: {_instead_of(name, cls)}"
-    kind = fault["type"]
-    wanted = _WANTED.get(kind) or _WANTED.get(kind.split("_")[0])
-    message = str(fault.get("ctx", {}).get("error") or wanted or fault["msg"])
+    wanted = _WANTED.get(kind) or _WANTED.get(kind.split("_")[0]) or fault["msg"]
+    message = str(fault.get("ctx", {}).get("error") or wanted)
     if not name:
         return message
     field, value = cls.model_fields[name], fault["input"]
@@ -223,7 +213,7 @@ def _explain(fault: Any, cls: type[Parameters]) -> str:
         return f"parameter {name!r}: must be {field.description}; what was typed may hold a key, so it is not shown"
     if name == "split" and value in ("train", "socratic"):
         message = "only 'test' is scored: exemplars come from train, scores from test"
-    if fault["type"] == "string_pattern_mismatch":
+    elif kind == "string_pattern_mismatch":
         message = f"must be {field.description}"
     message = message if repr(value) in message else f"{message}, got {one_line(repr(value), 100)}"
     choices = [choice for choice in getattr(field.annotation, "__args__", ()) if isinstance(choice, str)]
@@ -238,8 +228,8 @@ def _instead_of(name: str, cls: type[Parameters]) -> str:
             "give the NAME of the environment variable that holds the key, as in api_key_env: OPENAI_API_KEY. "
             "A key typed as a parameter is in the notebook now: delete it, renew it"
         )
-    meant = [_MEANT[name.lower()]] if _MEANT.get(name.lower()) in cls.model_fields else []
-    near = meant or get_close_matches(name.lower(), cls.model_fields, n=1, cutoff=_NEAR)
+    meant = _MEANT.get(name.lower())
+    near = [meant] if meant in cls.model_fields else get_close_matches(name.lower(), cls.model_fields, 1, _NEAR)
     if near:
         return f"did you mean {near[0]!r}?"
     return "the parameters cell of the notebook lists all that there are"
