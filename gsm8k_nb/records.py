@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, InstanceOf, Strict, StrictBool, StrictInt, TypeAdapter, ValidationError
@@ -89,7 +88,7 @@ def from_row(kind: type[Record], row: Any) -> Record:
     if not isinstance(row, dict):
         raise ValueError(f"a {kind.__name__} row must be a JSON object, got {type(row).__name__}")
     try:
-        return _adapter(kind).validate_python(row)
+        return _ADAPTERS[kind].validate_python(row)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
     known = [field.name for field in fields(kind)]
@@ -101,9 +100,7 @@ def from_row(kind: type[Record], row: Any) -> Record:
     raise ValueError(f"field {name!r} of a {kind.__name__} row: {wrong}, got {repr(row[name])[:60]}")
 
 
-@cache
-def _adapter(kind: type[Record]) -> TypeAdapter[Record]:
-    return TypeAdapter(kind)
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Problem, Sample, Score)}
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -133,6 +130,11 @@ def parse_records(kind: type[Record], lines: Iterable[str]) -> Iterator[Record]:
             raise ValueError(f"line {number}: {error}") from None
 
 
+def as_lines(records: Iterable[Problem | Score]) -> str:
+    """Records as JSON Lines."""
+    return "".join(json.dumps(to_row(record)) + "\n" for record in records)
+
+
 def journal_row(sample: Sample, run_id: str) -> str:
     """A sample as a line of a run's journal: its row with a check at the end. One that no row can hold has failed."""
     try:
@@ -141,6 +143,11 @@ def journal_row(sample: Sample, run_id: str) -> str:
         reason = f"what came cannot be stored: {error}"
         row = json.dumps(to_row(Sample(str(sample.problem_id), int(sample.sample_index), None, error=reason)))
     return f'{row[:-1]}{_CHECK}{_check(row, run_id)}"}}\n'
+
+
+def journal_sample(line: str, run_id: str) -> Sample:
+    """The sample of such a line. ValueError where it was cut or changed, or is another run's."""
+    return from_row(Sample, parse_json(without_check(line, run_id)))
 
 
 def without_check(line: str, run_id: str) -> str:

@@ -17,20 +17,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
+from gsm8k_nb import records
 from gsm8k_nb.config import NOT_GENERATION, PLACES, RunConfig
 from gsm8k_nb.places import write_atomically
-from gsm8k_nb.records import (
-    Problem,
-    Record,
-    Sample,
-    Score,
-    from_row,
-    journal_row,
-    parse_json,
-    parse_records,
-    to_row,
-    without_check,
-)
+from gsm8k_nb.records import Problem, Record, Sample, Score
 from gsm8k_nb.texts import one_line
 
 SEALED = {"config.json", "manifest.json", "metrics.json"}  # these end with the sha256 of the rest
@@ -41,10 +31,7 @@ class RunError(RuntimeError):
 
 
 class Inputs(BaseModel):
-    """What a run's samples depend on besides its parameters, as ``config.json`` keeps it; None is not known (yet).
-
-    Facts that an importer adds are kept as they are.
-    """
+    """What samples depend on besides the parameters, as ``config.json`` has it; None is not known. An importer adds."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
@@ -118,32 +105,25 @@ class Run:
 
     def check(self, config: RunConfig, inputs: Inputs) -> None:
         """RunError where the folder belongs to a run with other parameters or inputs: no sample could be compared."""
-        before = self.read_json("config.json")
+        name, before = self.folder.name, self.read_json("config.json")
         if not before and self.samples_file.exists():
-            raise RunError(
-                f"{self.folder.name} has samples but no config.json that says how they were made; put it back, or move "
-                "the folder away"
-            )
+            fault = f"{name} has samples but no config.json that says how they were made"
+            raise RunError(f"{fault}; put it back, or move the folder away")
         free = NOT_GENERATION | PLACES | {"model"}  # a model's name, but for its spelling, names the folder
-        values = {name: value for name, value in config.model_dump().items() if before and name not in free}
+        values = config.model_dump(exclude=free) if before else {}
         known = Inputs(**before.get("inputs") or {})
-        changed = [name for name, value in values.items() if before.get(name) != value] + known.changes(inputs)
+        changed = [field for field, value in values.items() if before.get(field) != value] + known.changes(inputs)
         way_out = "choose another outputs_dir, or remove that folder"
         if changed == ["model_fingerprint"]:
             was, now = known.model_fingerprint or {}, inputs.model_fingerprint or {}
-            parts = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
-            raise RunError(
-                f"model: {config.model} is not the model that made the samples of {self.folder.name}: its "
-                f"{' and '.join(parts)} changed since; {way_out}"
-            )
+            parts = " and ".join(sorted(part for part in was | now if was.get(part) != now.get(part)))
+            made = f"model: {config.model} is not the model that made the samples of {name}"
+            raise RunError(f"{made}: its {parts} changed since; {way_out}")
         if changed:
-            raise RunError(f"{self.folder.name} holds a run with another {' and '.join(changed)}; {way_out}")
+            raise RunError(f"{name} holds a run with another {' and '.join(changed)}; {way_out}")
 
     def start(self, config: RunConfig, inputs: Inputs, problems: Sequence[Problem] | None = None) -> None:
-        """Create the folder, test that it can be written, and record the configuration, inputs and problems.
-
-        RunError as ``check`` raises it.
-        """
+        """Create the folder, and record the configuration, inputs and problems. RunError as ``check`` raises it."""
         self._make_folder()
         self.check(config, inputs)
         before = self.read_json("config.json")
@@ -157,32 +137,25 @@ class Run:
     def check_scored(self) -> None:
         """RunError where ``metrics.json`` was not made from the problems and scores there, or samples came since."""
         made_from = self.read_json("metrics.json").get("made_from")  # version 0.1.0 does not say
-        if made_from and (
-            made_from != self.read_json("manifest.json").get("scored")
-            or made_from["problems_sha256"] != sha256_of(self.folder / "problems.jsonl")
-            or made_from["scores_sha256"] != sha256_of(self.folder / "scores.jsonl")
-        ):
-            raise RunError(
-                f"{self.folder.name}/metrics.json was made from other samples or scores than lie there: run 03_score "
-                "and 04_report again"
-            )
+        there = {f"{name}_sha256": sha256_of(self.folder / f"{name}.jsonl") for name in ("problems", "scores")}
+        stale = made_from and made_from != self.read_json("manifest.json").get("scored")
+        if stale or (made_from and not there.items() <= made_from.items()):
+            fault = f"{self.folder.name}/metrics.json was made from other samples or scores than lie there"
+            raise RunError(f"{fault}: run 03_score and 04_report again")
 
     def check_problems(self, problems: Sequence[Problem]) -> None:
         """RunError where these are not the problems that ``start`` stored."""
         if self.inputs().problems_sha256 not in (None, sha256_of(problems)):
-            raise RunError(
-                f"{self.folder.name}/problems.jsonl does not hold the problems that 01_load put there: run 01_load and "
-                "the steps after it again"
-            )
+            fault = f"{self.folder.name}/problems.jsonl does not hold the problems that 01_load put there"
+            raise RunError(f"{fault}: run 01_load and the steps after it again")
 
     def _make_folder(self) -> None:
         """Create the folder and test that it can be written, before anything is asked of a model."""
         try:
             write_atomically(self.folder / ".write-test", "x").unlink()
         except OSError as error:
-            raise RunError(
-                f"outputs_dir: cannot write to {self.folder}: {error.strerror}; choose another outputs_dir"
-            ) from error
+            where = f"outputs_dir: cannot write to {self.folder}: {error.strerror}"
+            raise RunError(f"{where}; choose another outputs_dir") from error
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -190,9 +163,8 @@ class Run:
         self._make_folder()
         if self.samples_file.is_symlink():
             raise RunError(f"{self.samples_file} is a link, and rows are never added to another folder's file: copy it")
-        lock = FileLock(self.folder / ".lock")
         try:
-            with lock.acquire(timeout=0):
+            with FileLock(self.folder / ".lock").acquire(timeout=0):
                 self._set_torn_line_aside()
                 yield
         except Timeout:
@@ -205,7 +177,7 @@ class Run:
         full disk say: the journal then ends with the batch before.
         """
         run_id = self._run_id()
-        rows = "".join(journal_row(sample, run_id) for sample in samples).encode()
+        rows = "".join(records.journal_row(sample, run_id) for sample in samples).encode()
         with self.samples_file.open("ab", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             try:
@@ -223,7 +195,7 @@ class Run:
         damaged, run_id = 0, self._run_id()
         for line in filter(str.strip, _lines(self.samples_file)):
             try:
-                sample = from_row(Sample, parse_json(without_check(line, run_id)))
+                sample = records.journal_sample(line, run_id)
             except ValueError:
                 damaged += 1
                 continue
@@ -235,9 +207,9 @@ class Run:
     def _run_id(self) -> str:
         return str(self.read_json("config.json").get("run_id", ""))
 
-    def write_records(self, name: str, records: Iterable[Problem | Score]) -> Path:
+    def write_records(self, name: str, content: Iterable[Problem | Score]) -> Path:
         """A whole file of records, replaced in one step."""
-        return self.write_text(name, _text(records))
+        return self.write_text(name, records.as_lines(content))
 
     def read_records(self, name: str, kind: type[Record]) -> list[Record]:
         """The records of a file of ``write_records``. RunError where it is missing (names its step) or damaged."""
@@ -245,11 +217,10 @@ class Run:
             step = {"problems.jsonl": "01_load", "scores.jsonl": "03_score"}.get(name, "02_sample")
             raise RunError(f"{self.folder.name} has no {name} yet: run {step} first, with the same parameters")
         try:
-            return list(parse_records(kind, _lines(self.folder / name)))
+            return list(records.parse_records(kind, _lines(self.folder / name)))
         except ValueError as error:
-            raise RunError(
-                f"{self.folder.name}/{name} is damaged ({one_line(error, 200)}): run the step that writes it again"
-            ) from None
+            fault = f"{self.folder.name}/{name} is damaged ({one_line(error, 200)})"
+            raise RunError(f"{fault}: run the step that writes it again") from None
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         seal = {"sha256": _seal(value)} if name in SEALED else {}
@@ -264,15 +235,14 @@ class Run:
         if not file.exists():
             return {}
         try:
-            value = parse_json(file.read_text(encoding="utf-8"))
+            value = records.parse_json(file.read_text(encoding="utf-8"))
             if not isinstance(value, dict):
                 raise ValueError(f"it must be a JSON object, got {type(value).__name__}")
             if name in SEALED and value.pop("sha256", None) not in (None, _seal(value)):
                 raise ValueError("it was changed after it was written")
         except (ValueError, OSError) as error:
-            raise RunError(
-                f"{self.folder.name}/{name} is damaged ({one_line(error, 200)}): put it right, or move it away"
-            ) from None
+            fault = f"{self.folder.name}/{name} is damaged ({one_line(error, 200)})"
+            raise RunError(f"{fault}: put it right, or move it away") from None
         return value
 
     def update_manifest(self, status: str | None = None, **parts: Any) -> None:
@@ -297,10 +267,8 @@ class Run:
     write_bytes = write_text
 
     def _unwritable(self, error: OSError) -> RunError:
-        return RunError(
-            f"cannot write to {self.folder}: {error.strerror}. What was sampled before is safe; make room there and "
-            "run the same again"
-        )
+        fault = f"cannot write to {self.folder}: {error.strerror}"
+        return RunError(f"{fault}. What was sampled before is safe; make room there and run the same again")
 
     def _set_torn_line_aside(self) -> None:
         """Where a crash left half a line, move it to ``samples.torn``, so that the next row starts on its own line."""
@@ -316,15 +284,11 @@ def sha256_of(content: Path | Iterable[Problem | Score]) -> str:
     """The sha256 of a file, empty where there is none, or of records as their file has them."""
     if isinstance(content, Path):
         return hashlib.sha256(content.read_bytes()).hexdigest() if content.exists() else ""
-    return hashlib.sha256(_text(content).encode()).hexdigest()
+    return hashlib.sha256(records.as_lines(content).encode()).hexdigest()
 
 
 def _seal(value: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _text(records: Iterable[Problem | Score]) -> str:
-    return "".join(json.dumps(to_row(record)) + "\n" for record in records)
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -82,7 +82,9 @@ def sweep(options: argparse.Namespace) -> int:
 
 def plan(files: Sequence[str], settings: Sequence[str], folder: Path) -> list[Job]:
     """A job for each file, all checked; ConfigError with every fault of every file, a line each."""
-    changed, jobs, faults = overrides(settings), [], []
+    changed = overrides(settings)
+    jobs: list[Job] = []
+    faults: list[str] = []
     for file in files:
         try:
             values = read_parameters(file) | changed

@@ -71,9 +71,9 @@ class _Yaml(yaml.SafeLoader):
         return value
 
 
-_Yaml.add_constructor("tag:yaml.org,2002:int", _Yaml.construct_number)
-_Yaml.add_constructor("tag:yaml.org,2002:float", _Yaml.construct_number)
-_Yaml.add_constructor("tag:yaml.org,2002:timestamp", _Yaml.construct_yaml_str)
+yaml.add_constructor("tag:yaml.org,2002:int", _Yaml.construct_number, _Yaml)
+yaml.add_constructor("tag:yaml.org,2002:float", _Yaml.construct_number, _Yaml)
+yaml.add_constructor("tag:yaml.org,2002:timestamp", _Yaml.construct_yaml_str, _Yaml)
 
 
 def read_yaml(text: str) -> Any:
