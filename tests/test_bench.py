@@ -73,7 +73,7 @@ def test_agreement_counts_equal_texts_and_the_tokens_before_they_part():
 
 
 def test_results_name_what_was_not_run(tmp_path):
-    records = {piece.name: one | {"versions": {"torch": "9"}} for piece, one in FOUND.items()}
+    records = {piece.name: record | {"versions": {"torch": "9"}} for piece, record in FOUND.items()}
     pieces = [*FOUND, Piece(plan.VLLM, plan.BF16, 4, 4)]
     text = writing.write(records, tmp_path, pieces).read_text()
     assert "Planned and not run (number of measurements): vLLM's CPU build, server, bfloat16 (1)." in text

@@ -41,7 +41,7 @@ def test_kinds_of_answers_and_steps():
     assert sum("," in gold for gold in golds) >= 5
     assert sum("-" in gold for gold in golds) >= 3
     for pattern in (r"\$", r"%", r"\b(hour|minute)", r"half|third|quarter|\d/\d"):
-        assert sum(bool(re.search(pattern, one)) for one in text) >= 10, pattern
+        assert sum(bool(re.search(pattern, line)) for line in text) >= 10, pattern
 
 
 def test_no_near_copy_of_gsm8k(official):

@@ -21,7 +21,7 @@ def refused(**values) -> str:
     return str(caught.value)
 
 
-def test_misspelt_name_is_refused_with_the_nearest_right_one():  # traps.md 4.15
+def test_misspelt_name_is_refused_with_the_nearest_right_one():
     message = refused(temprature=0.5)
     assert "temprature" in message and "'temperature'" in message
     assert "'zzz': the parameters cell" in refused(zzz=1)  # nothing is near
@@ -49,14 +49,14 @@ def test_a_hint_is_given_only_where_a_name_is_near(name, right):
         ("n_samples", 0, "greater than or equal to 1"),
         ("limit", -1, "greater than or equal to 1"),
         ("limit", 0, "greater than or equal to 1"),
-        ("limit", [3], "whole number"),  # traps.md 4.12
-        ("limit", (3,), "whole number"),  # traps.md 4.7: no parameter is a tuple
-        ("limit", {3: 4}, "whole number"),  # traps.md 4.9: nor a dict
+        ("limit", [3], "whole number"),
+        ("limit", (3,), "whole number"),  # no parameter is a tuple
+        ("limit", {3: 4}, "whole number"),  # nor a dict
         ("limit", "1e400", "finite"),
         ("model", {"a"}, "text"),
         ("split", "train", "exemplars come from train"),
         ("prompt", "wei8shot", "did you mean 'wei_8shot'"),
-        ("temperature", float("nan"), "finite"),  # traps.md 4.10
+        ("temperature", float("nan"), "finite"),
         ("temperature", "inf", "finite"),
         ("temperature", -0.1, "greater than or equal to 0"),
         ("top_p", 0, "greater than 0"),
@@ -65,9 +65,9 @@ def test_a_hint_is_given_only_where_a_name_is_near(name, right):
         ("shuffle", "2", "true or false"),
         ("shuffle", 0.5, "true or false"),
         ("shuffle", None, "true or false"),
-        ("n_samples", True, "a number"),  # traps.md 4.4: YAML 1.1's "yes" and "on"
-        ("model", False, "text"),  # traps.md 4.4: an unquoted "no"
-        ("model", 123, "-r"),  # traps.md 4.5
+        ("n_samples", True, "a number"),  # YAML 1.1's "yes" and "on"
+        ("model", False, "text"),  # an unquoted "no"
+        ("model", 123, "-r"),
         ("model", "", "at least 1 character"),
         ("device", "gpu", "cuda:N"),
         ("sampler", "repaly", "did you mean 'replay'"),
@@ -80,7 +80,7 @@ def test_bad_value_is_refused_by_name(name, value, said):
     assert "pydantic" not in message
 
 
-def test_text_numbers_are_read_by_the_field():  # traps.md 4.1
+def test_text_numbers_are_read_by_the_field():
     config = RunConfig.checked({"temperature": "1e-1", "n_samples": "1E+1", "max_new_tokens": "1.5e3"})
     assert (config.temperature, config.n_samples, config.max_new_tokens) == (0.1, 10, 1500)
 
@@ -98,21 +98,21 @@ def test_a_boolean_is_read_however_it_is_spelt(config):
 
 
 @pytest.mark.parametrize("spelling", ["None", "null", "", "~", None])
-def test_missing_is_one_thing_however_spelt(spelling):  # traps.md 4.2
+def test_missing_is_one_thing_however_spelt(spelling):
     assert RunConfig.checked({"limit": spelling, "revision": spelling}).limit is None
 
 
-def test_numpy_scalars_are_plain_numbers():  # traps.md 4.8
+def test_numpy_scalars_are_plain_numbers():
     config = RunConfig.checked({"limit": np.int64(4), "top_p": np.float64(0.5)})
     assert type(config.limit) is int and type(config.top_p) is float
 
 
-def test_text_round_trips_unchanged():  # traps.md 4.13
+def test_text_round_trips_unchanged():
     text = 'a "b" \\ \n ü 🙂'
     assert RunConfig.checked({"protocol_label": text, "sampler": "replay", "replay_path": "x"}).protocol_label == text
 
 
-def test_the_marker_survives_yaml_where_it_is_quoted():  # traps.md 4.6
+def test_the_marker_survives_yaml_where_it_is_quoted():
     asked = {"sampler": "replay", "replay_path": "x"}
     quoted = yaml.safe_load('protocol_label: "#### first, Question: kept"')
     assert RunConfig.checked(quoted | asked).protocol_label == "#### first, Question: kept"
@@ -239,7 +239,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize(("name", "value"), OTHER.items())
-def test_a_generation_field_changes_the_run(name, value):  # traps.md 4.34, 4.35
+def test_a_generation_field_changes_the_run(name, value):
     assert RunConfig(**{name: value}).run_id != RunConfig().run_id
 
 
@@ -298,7 +298,7 @@ def test_other_fields_extend_or_reread_the_same_run():
         assert RunConfig(temperature=0.7, **{name: value}).run_id == base.run_id, name
 
 
-def test_run_folder_is_a_safe_name():  # traps.md 4.24
+def test_run_folder_is_a_safe_name():
     config = RunConfig(model="org/We{ird} näme:v1/")
     assert config.run_id.startswith("We-ird-n-me-v1-zero_shot-")
 

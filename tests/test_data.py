@@ -10,12 +10,12 @@ from .conftest import write_jsonl
 
 
 def test_official_file_is_verified(official):
-    found = data.open_dataset(path=str(official / "test.jsonl"))
-    assert found.verified and found.label == "gsm8k"
-    assert len(found.problems) == data.N_TEST
-    assert [found.problems[0].id, found.problems[-1].id] == ["test-0000", "test-1318"]
-    assert found.problems[0].answer == 18
-    golds = [problem.answer for problem in found.problems]
+    dataset = data.open_dataset(path=str(official / "test.jsonl"))
+    assert dataset.verified and dataset.label == "gsm8k"
+    assert len(dataset.problems) == data.N_TEST
+    assert [dataset.problems[0].id, dataset.problems[-1].id] == ["test-0000", "test-1318"]
+    assert dataset.problems[0].answer == 18
+    golds = [problem.answer for problem in dataset.problems]
     assert all(gold == gold.to_integral_value() for gold in golds)
     assert sum(gold < 0 for gold in golds) == 2 and sum(gold >= 1000 for gold in golds) == 131
 
@@ -24,8 +24,8 @@ def test_socratic_has_the_same_questions_and_golds(official):
     main = data.load(path=str(official / "test.jsonl"))
     socratic = data.open_dataset(config="socratic", path=str(official / "test_socratic.jsonl"))
     assert socratic.verified
-    pairs = [(one.question, one.answer) for one in main]
-    assert pairs == [(one.question, one.answer) for one in socratic.problems]
+    pairs = [(problem.question, problem.answer) for problem in main]
+    assert pairs == [(problem.question, problem.answer) for problem in socratic.problems]
 
 
 def test_a_copy_in_another_format_has_the_published_hash(official):
@@ -35,9 +35,9 @@ def test_a_copy_in_another_format_has_the_published_hash(official):
 
 
 def test_another_file_is_labelled_unverified(data_file):
-    found = data.open_dataset(path=str(data_file))
-    assert not found.verified and found.label == "unverified small.jsonl"
-    assert [problem.answer for problem in found.problems] == [Decimal(5), Decimal(48), Decimal(1200), Decimal(-1)]
+    dataset = data.open_dataset(path=str(data_file))
+    assert not dataset.verified and dataset.label == "unverified small.jsonl"
+    assert [problem.answer for problem in dataset.problems] == [Decimal(5), Decimal(48), Decimal(1200), Decimal(-1)]
 
 
 def test_hub_rows_become_problems(monkeypatch, official):
@@ -52,13 +52,13 @@ def test_hub_rows_become_problems(monkeypatch, official):
     import datasets
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    found = data.open_dataset()
-    assert found.verified and found.source == f"{data.HUB_ID}@{data.HUB_REVISION}"
-    # traps.md 4.30 and 4.31: the full name, a pinned revision, no code from the hub
+    dataset = data.open_dataset()
+    assert dataset.verified and dataset.source == f"{data.HUB_ID}@{data.HUB_REVISION}"
+    # the full name, a pinned revision, no code from the hub
     assert asked == {"names": ("openai/gsm8k", "main"), "split": "test", "revision": data.HUB_REVISION}
 
 
-def test_unreachable_hub_is_one_clear_error(monkeypatch):  # traps.md 4.32
+def test_unreachable_hub_is_one_clear_error(monkeypatch):
     monkeypatch.delenv("GSM8K_NB_DATA", raising=False)
     monkeypatch.setattr(places, "reachable", lambda: False)
     import datasets
@@ -74,7 +74,7 @@ def test_unreachable_hub_is_one_clear_error(monkeypatch):  # traps.md 4.32
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ('{"question": "a"', "not valid JSON"),
         ('{"question": "a"}', "'answer'"),
@@ -83,12 +83,12 @@ def test_unreachable_hub_is_one_clear_error(monkeypatch):  # traps.md 4.32
         ("[]", "'question'"),
     ],
 )
-def test_a_broken_line_is_named_by_number(tmp_path, line, said):
+def test_a_broken_line_is_named_by_number(tmp_path, line, message):
     file = tmp_path / "broken.jsonl"
     file.write_text('{"question": "a?", "answer": "#### 1"}\n\n' + line + "\n")
     with pytest.raises(DataError, match="broken.jsonl, line 3") as caught:
         data.load(path=str(file))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_unparsable_gold_names_its_row(tmp_path):
@@ -122,7 +122,7 @@ def test_marks_folders_and_bytes_that_are_no_text(tmp_path):
         data.load(path=str(tmp_path))
 
 
-def test_shuffle_comes_before_limit_and_a_larger_limit_extends():  # traps.md 2.22
+def test_shuffle_comes_before_limit_and_a_larger_limit_extends():
     everything = data.load("classroom")
     few = data.load("classroom", limit=5, shuffle=True, seed=1)
     more = data.load("classroom", limit=9, shuffle=True, seed=1)

@@ -69,11 +69,11 @@ def sources() -> list[tuple[Path, str]]:
     texts = [(page, page.read_text()) for page in [ROOT / "README.md", *PAGES, *(ROOT / "notebooks").glob("**/*.md")]]
     for book in BOOKS:
         cells = json.loads(book.read_text())["cells"]
-        texts.append((book, "\n\n".join("".join(one["source"]) for one in cells if one["cell_type"] == "markdown")))
+        texts.append((book, "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")))
     return texts
 
 
-@pytest.mark.parametrize(("page", "text"), sources(), ids=lambda one: one.name if isinstance(one, Path) else "")
+@pytest.mark.parametrize(("page", "text"), sources(), ids=lambda page: page.name if isinstance(page, Path) else "")
 def test_links_lead_somewhere(page, text):
     for target in LINK.findall(without_code(text)):
         if re.match(r"[a-z]+:", target):
@@ -123,12 +123,12 @@ def blocks(page: str, language: str) -> list[str]:
 
 def test_the_examples_of_additions_run(request):
     """Every block of the page, in its order; then each test in it, with the fixtures and cases that it asks for."""
-    for one in blocks("extending.md", "yaml"):
-        RunConfig.checked(yaml.safe_load(one))
+    for block in blocks("extending.md", "yaml"):
+        RunConfig.checked(yaml.safe_load(block))
     names: dict = {"__name__": "extending"}
-    for one in blocks("extending.md", "python"):
-        exec(compile(one, "extending.md", "exec"), names)
-    tests = {name: one for name, one in names.items() if name.startswith("test_")}
+    for block in blocks("extending.md", "python"):
+        exec(compile(block, "extending.md", "exec"), names)
+    tests = {name: value for name, value in names.items() if name.startswith("test_")}
     assert len(tests) == 6
     for test in tests.values():
         [case_names, cases] = next((m.args for m in getattr(test, "pytestmark", [])), [(), [()]])

@@ -47,7 +47,7 @@ def test_no_module_uses_the_private_names_of_another():
                 assert not node.attr.startswith("_") or node.attr.startswith("__"), f"{name}: {ast.unparse(node)}"
 
 
-def test_no_code_from_the_hub_is_run():  # traps.md 4.31
+def test_no_code_from_the_hub_is_run():
     for file in (ROOT / "gsm8k_nb").rglob("*.py"):
         assert not re.search(r"trust_remote_code\W+True", file.read_text()), file
 
@@ -91,7 +91,7 @@ def test_every_dependency_is_locked_and_says_why():
     extras = project()["optional-dependencies"]
     extras = {name: lines for name, lines in extras.items() if name not in UNLOCKED}
     text = (ROOT / "pyproject.toml").read_text()
-    for line in project()["dependencies"] + [one for extra in extras.values() for one in extra]:
+    for line in project()["dependencies"] + [line for extra in extras.values() for line in extra]:
         name = re.split(r"[<>=\[ ]", line)[0]
         assert normal(name) in lock(), name
         assert re.search(rf'"{re.escape(line)}",\s+# \w', text), f"{line} does not say why it is there"

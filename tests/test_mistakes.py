@@ -85,8 +85,8 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_a_false_equation_is_found(text):
-    found = next(c for c in calculations("First, 2 + 2 = 4.\n" + text) if c.wrong)
-    assert f"{found.left} = {found.right}" == WRONG[text]
+    equation = next(c for c in calculations("First, 2 + 2 = 4.\n" + text) if c.wrong)
+    assert f"{equation.left} = {equation.right}" == WRONG[text]
 
 
 RIGHT_OR_NO_EQUATION = [
@@ -189,8 +189,7 @@ def test_the_first_wrong_calculation_is_the_one_reported():
     text = "2 * 3 = 6\n6 + 1 = 8 and 8 + 1 = 10\n10 * 2 = 30"
     wrong = [c for c in calculations(text) if c.wrong]
     assert [c.left for c in wrong] == ["6 + 1", "8 + 1", "10 * 2"]
-    found = wrong[0]
-    assert (found.value, found.stated, found.wrong) == (Fraction(7), Fraction(8), True)
+    assert (wrong[0].value, wrong[0].stated, wrong[0].wrong) == (Fraction(7), Fraction(8), True)
 
 
 numbers = st.one_of(st.integers(1, 9999).map(str), st.decimals("0.1", "999", places=2).map(str))
@@ -205,8 +204,8 @@ def test_an_equation_is_wrong_exactly_where_the_result_is(a, b, operator, places
     stated = round(value, places)
     shown = Decimal(stated.numerator) / Decimal(stated.denominator)
     line = f"So {currency}{a} {operator} {currency}{b} = {currency}"
-    found = list(calculations(f"{line}{shown.quantize(unit):f}"))
-    assert len(found) == 1 and found[0].wrong == (stated == 0 != value and places == 0)
+    read = list(calculations(f"{line}{shown.quantize(unit):f}"))
+    assert len(read) == 1 and read[0].wrong == (stated == 0 != value and places == 0)
     off = shown + 2 * unit * (1 if value >= 0 else -1)
     assert [c.wrong for c in calculations(f"{line}{off.quantize(unit):f}")] == [True]
 
@@ -275,15 +274,15 @@ def test_time_is_linear_in_the_length(name):
     ],
 )
 def test_kinds(text, predicted, kind, detail):
-    found = report(text, predicted)
-    assert found.kind == kind and detail in found.detail
-    assert kind in found.kinds
-    assert (found.problem_id, found.sample_index) == (PROBLEM.id, 3)
+    mistake = report(text, predicted)
+    assert mistake.kind == kind and detail in mistake.detail
+    assert kind in mistake.kinds
+    assert (mistake.problem_id, mistake.sample_index) == (PROBLEM.id, 3)
 
 
 def test_kinds_keep_the_order_of_precedence():
-    found = report("5 * 12 = 50", None, finish_reason="length")
-    assert found.kinds == ("truncated", "no_answer", "wrong_calculation") and found.kind == "truncated"
+    mistake = report("5 * 12 = 50", None, finish_reason="length")
+    assert mistake.kinds == ("truncated", "no_answer", "wrong_calculation") and mistake.kind == "truncated"
     assert report("5 * 12 = 65. A: 60", 60).kinds == ("wrong_calculation", "one_step_short")
     assert list(KINDS).index("wrong_calculation") < list(KINDS).index("one_step_short")
 
@@ -395,7 +394,7 @@ def released_reports() -> list[tuple[str, str, ErrorReport]]:
     """(problem id, column, report) of every wrong solution OpenAI released."""
     golds = [json.loads(line) for line in (OFFICIAL / "test.jsonl").read_text(encoding="utf-8").splitlines()]
     lines = (OFFICIAL / "example_model_solutions.jsonl").read_text(encoding="utf-8").splitlines()
-    found = []
+    reports = []
     for row, (gold, released) in enumerate(zip(golds, map(json.loads, lines), strict=True)):
         answer = Decimal(gold["answer"].split("####")[1].strip().replace(",", ""))
         problem = Problem(f"test-{row:04d}", gold["question"], gold["answer"], answer)
@@ -405,8 +404,8 @@ def released_reports() -> list[tuple[str, str, ErrorReport]]:
             text = released[column]["solution"]
             stated = re.findall(r"^A:\s*\$?(-?[\d,]*\.?\d+)\s*$", text, re.MULTILINE)
             predicted = Decimal(stated[-1].replace(",", "")) if stated else None
-            found.append((problem.id, column, classify(problem, Sample(problem.id, index, text), predicted)))
-    return found
+            reports.append((problem.id, column, classify(problem, Sample(problem.id, index, text), predicted)))
+    return reports
 
 
 def hand_labels() -> list[dict[str, str]]:
@@ -428,13 +427,13 @@ def test_stated_precision_is_that_of_the_hand_labels():
 
 @needs_official
 def test_the_hand_checked_labels_are_those_of_the_detector():
-    kinds = {(problem, column): found.kind for problem, column, found in released_reports()}
+    kinds = {(problem, column): mistake.kind for problem, column, mistake in released_reports()}
     assert {row["kind"] for row in hand_labels() if kinds[row["problem_id"], row["column"]] != row["kind"]} == set()
 
 
 @needs_official
 def test_every_released_wrong_answer_gets_a_kind():
-    reports = [found for _, _, found in released_reports()]
+    reports = [mistake for _, _, mistake in released_reports()]
     assert len(reports) == 4 * 1319 - (286 + 515 + 458 + 742)
     table = error_table(reports).set_index("kind")
     assert table["count"].sum() == len(reports)

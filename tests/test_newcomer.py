@@ -43,7 +43,7 @@ def says(error: pytest.ExceptionInfo, *parts: str) -> None:
         ({"split": "train"}, "'train'", "only 'test' is scored"),
         ({"api_key": "sk-1"}, "'api_key'", "api_key_env: OPENAI_API_KEY"),
     ],
-    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
 )
 def test_a_wrong_parameter(values, value, step):
     with pytest.raises(ConfigError) as caught:
@@ -71,7 +71,7 @@ def test_a_run_from_another_folder_finds_what_the_repository_holds(tmp_path, mon
 # Data
 
 
-def test_no_network_for_the_data(monkeypatch):  # traps.md 4.32
+def test_no_network_for_the_data(monkeypatch):
     monkeypatch.delenv("GSM8K_NB_DATA", raising=False)
     if places.reachable():
         pytest.skip("the hub can be reached here")
@@ -109,14 +109,14 @@ def test_data_of_another_format_says_how_to_convert_it(tmp_path, monkeypatch, ki
     says(caught, str(file), "must be JSON Lines", "Convert it: pandas.read_")
     monkeypatch.chdir(tmp_path)
     eval(str(caught.value).partition("Convert it: ")[2].replace("pandas.", "pd."))  # it does what it promises
-    assert [one.answer for one in data.load(path="test.jsonl")] == [2, 1200]
+    assert [problem.answer for problem in data.load(path="test.jsonl")] == [2, 1200]
 
 
 def test_a_converted_copy_of_the_official_file_is_verified(tmp_path, official):
     table = pd.read_json(official / "test.jsonl", lines=True, dtype=False)
     table.to_json(tmp_path / "test.jsonl", orient="records", lines=True)
-    found = data.open_dataset(path=str(tmp_path / "test.jsonl"))
-    assert found.verified and found.sha256 == places.OFFICIAL_FILES["test.jsonl"]
+    dataset = data.open_dataset(path=str(tmp_path / "test.jsonl"))
+    assert dataset.verified and dataset.sha256 == places.OFFICIAL_FILES["test.jsonl"]
 
 
 # Models
@@ -258,4 +258,4 @@ def test_an_old_python_is_refused_before_anything_is_installed():
 def test_the_notebooks_kernel_is_the_one_that_ipykernel_installs():
     from jupyter_client.kernelspec import NATIVE_KERNEL_NAME
 
-    assert NATIVE_KERNEL_NAME == "python3"  # traps.md 4.20
+    assert NATIVE_KERNEL_NAME == "python3"

@@ -1,10 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from gsm8k_nb import data, prompts
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import AssetError, asset_path
 from gsm8k_nb.prompts import FORMATS, PromptError, PromptFormat, prompt_for, render, stops
-from gsm8k_nb.records import Problem
 
 QUESTION = "How many {pens}?"
 
@@ -15,15 +16,15 @@ def form_of(name: str, problems=(), **options) -> PromptFormat:
 
 @pytest.mark.parametrize("name", ["zero_shot", "wei_8shot", "llama3_8shot"])
 @pytest.mark.parametrize("chat", [True, False])
-def test_question_is_last_and_nothing_trails(name, chat):  # traps.md 2.23
+def test_question_is_last_and_nothing_trails(name, chat):
     form = form_of(name)
     prompt = render(form, QUESTION, chat)
     text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
     assert QUESTION in text and text == text.rstrip()
-    assert (prompt.count(QUESTION) if not chat else sum(QUESTION in one["content"] for one in prompt)) == 1
+    assert (prompt.count(QUESTION) if not chat else sum(QUESTION in message["content"] for message in prompt)) == 1
 
 
-def test_zero_shot_asks_for_the_marker():  # traps.md 2.4, 2.6, 2.25
+def test_zero_shot_asks_for_the_marker():
     text = render(form_of("zero_shot"), QUESTION, False)
     assert "#### <number>" in text and "step by step" in text and "only" not in text
     assert text.endswith("\nAnswer:")
@@ -43,9 +44,9 @@ def test_wei_has_eight_exemplars_in_the_papers_order():
     assert "\nA: There are 15 trees originally." in text
 
 
-def test_exemplars_are_turns_under_a_template():  # traps.md 2.5
+def test_exemplars_are_turns_under_a_template():
     messages = render(form_of("llama3_8shot"), QUESTION, True)
-    assert [one["role"] for one in messages] == ["user", "assistant"] * 8 + ["user"]
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 8 + ["user"]
     assert messages[1]["content"].endswith("The final answer is 6")
     assert messages[-1]["content"].startswith("Given the following problem, reason")
     assert '"The final answer is [answer]"' in messages[-1]["content"]
@@ -64,7 +65,7 @@ def test_a_missing_asset_says_how_to_install_it():
         asset_path("no-such-package", "a/b.yaml")
 
 
-def test_train_exemplars_are_one_seeded_draw(official):  # traps.md 2.19
+def test_train_exemplars_are_one_seeded_draw(official):
     path = str(official / "test.jsonl")
     problems = data.load(path=path)
     form = form_of("train_kshot", problems, data_path=path)
@@ -84,8 +85,8 @@ def test_train_split_missing_beside_the_data_is_said(data_file):
         form_of("train_kshot", data_path=str(data_file))
 
 
-def test_a_scored_problem_is_never_its_own_exemplar(problems):  # traps.md 2.20, 2.21
-    train = [Problem(f"train-{i}", one.question.upper(), one.solution, one.answer) for i, one in enumerate(problems)]
+def test_a_scored_problem_is_never_its_own_exemplar(problems):
+    train = [replace(problem, id=f"train-{i}", question=problem.question.upper()) for i, problem in enumerate(problems)]
     drawn = prompts.draw_exemplars(train, 2, 0, problems[:2])
     assert {shot.id for shot in drawn} == {"train-2", "train-3"}
     with pytest.raises(PromptError, match="3 exemplars asked for, the train split has 2"):
@@ -94,14 +95,14 @@ def test_a_scored_problem_is_never_its_own_exemplar(problems):  # traps.md 2.20,
         prompts.check_no_overlap([prompts.Exemplar("train-0", problems[0].question, "x")], problems)
 
 
-def test_stops_are_delimiters_and_only_for_plain_text():  # traps.md 2.7, 2.8, 2.9
+def test_stops_are_delimiters_and_only_for_plain_text():
     for form in FORMATS.values():
         assert all(stop.startswith("\n\n") for stop in form.stop)
         assert stops(form, chat=True) == ()
         assert stops(form, chat=False) == form.stop
     with pytest.raises(PromptError, match="'='"):
         PromptFormat("x", "{question}", ("=",), "", "x")
-    with pytest.raises(PromptError, match="list"):  # traps.md 2.10
+    with pytest.raises(PromptError, match="list"):
         PromptFormat("x", "{question}", "\n\nQ:", "", "x")
 
 

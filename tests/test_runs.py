@@ -44,13 +44,13 @@ def test_malformed_rows_are_named(row, said):
 def test_samples_survive_in_order(run):
     with run.writing():
         run.append([sample(index=0), sample(index=1)])
-        run.append([sample("test-0001", text=None)])  # traps.md 4.37: a null answer is stored
+        run.append([sample("test-0001", text=None)])  # a null answer is stored
     journal = run.journal()
     assert list(journal.samples) == [("test-0000", 0), ("test-0000", 1), ("test-0001", 0)]
     assert journal.damaged == 0 and journal.completed == 3
 
 
-def test_torn_last_line_is_set_aside(run):  # traps.md 4.39
+def test_torn_last_line_is_set_aside(run):
     with run.writing():
         run.append([sample(index=0)])
     with run.samples_file.open("a") as file:
@@ -63,7 +63,7 @@ def test_torn_last_line_is_set_aside(run):  # traps.md 4.39
     assert "sample_ind" in (run.folder / "samples.torn").read_text()
 
 
-def test_damaged_lines_are_counted_not_fatal(run):  # traps.md 4.39
+def test_damaged_lines_are_counted_not_fatal(run):
     run.append([sample(index=0)])
     with run.samples_file.open("ab") as file:
         file.write(b'not json\n{"problem_id": 3}\n\xff\xfe\n\n')
@@ -72,10 +72,10 @@ def test_damaged_lines_are_counted_not_fatal(run):  # traps.md 4.39
     assert len(run.journal().samples) == 2
 
 
-def test_a_retried_sample_counts_once_and_a_failure_hides_nothing(run):  # traps.md 4.36
+def test_a_retried_sample_counts_once_and_a_failure_hides_nothing(run):
     run.append([sample(text=None, error="timeout"), sample(text="#### 2")])
     run.append([sample(text=None, error="timeout")])
-    assert [one.text for one in run.journal().samples.values()] == ["#### 2"]
+    assert [sample.text for sample in run.journal().samples.values()] == ["#### 2"]
 
 
 def test_one_writer_at_a_time(run):
@@ -99,7 +99,7 @@ def test_other_inputs_are_refused(run):
         run.start(RunConfig(temperature=0.5), Inputs())
 
 
-def test_a_folder_that_cannot_be_written_is_said_first(tmp_path):  # traps.md 4.38
+def test_a_folder_that_cannot_be_written_is_said_first(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match="outputs_dir: cannot write"):
         Run(tmp_path / "file" / "run").start(RunConfig(), Inputs())
@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_written_is_said_first(tmp_path):  # traps.md 4.
 
 def test_whole_files_are_replaced_in_one_step(run):
     run.write_json("metrics.json", {"a": 1})
-    with pytest.raises(ValueError):  # traps.md 4.10: NaN is no JSON
+    with pytest.raises(ValueError):  # NaN is no JSON
         run.write_json("metrics.json", {"a": float("nan")})
     assert run.read_json("metrics.json") == {"a": 1}
     assert not list(run.folder.glob(".*unfinished"))

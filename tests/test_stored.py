@@ -34,10 +34,10 @@ def stated() -> dict[str, tuple[int, int, str]]:
 
 
 def test_two_prompts_and_two_temperatures():
-    found = {(facts(run)["prompt"], facts(run)["temperature"]) for run in RUNS}
-    assert found == {("wei_8shot", 0.7), ("wei_8shot", 1.0), ("zero_shot", 0.7)}
+    protocols = {(facts(run)["prompt"], facts(run)["temperature"]) for run in RUNS}
+    assert protocols == {("wei_8shot", 0.7), ("wei_8shot", 1.0), ("zero_shot", 0.7)}
     assert set(stated()) == {run.name for run in RUNS} and len(RUNS) == 3
-    assert list(stored.load()) == [f"{prompt} at {heat}" for prompt, heat in sorted(found)]
+    assert list(stored.load()) == [f"{prompt} at {heat}" for prompt, heat in sorted(protocols)]
 
 
 @pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)

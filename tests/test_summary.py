@@ -40,12 +40,12 @@ def results_of(problems, texts_by_problem, tmp_path, inputs=None, **options) -> 
 
 def test_score_is_pure_and_errors_are_unscored(problems):
     right = Sample("test-0000", 0, "#### 5", "stop")
-    assert [one.correct for one in score(problems[0], right)] == [True, True]
+    assert [verdict.correct for verdict in score(problems[0], right)] == [True, True]
     assert score(problems[0], right) == score(problems[0], right)
-    null = Sample("test-0000", 0, None, "content_filter")  # traps.md 4.37
-    assert [(one.predicted, one.correct) for one in score(problems[0], null)] == [(None, False)] * 2
+    null = Sample("test-0000", 0, None, "content_filter")
+    assert [(verdict.predicted, verdict.correct) for verdict in score(problems[0], null)] == [(None, False)] * 2
     failed = Sample("test-0000", 0, None, None, "timeout")
-    assert [one.correct for one in score(problems[0], failed)] == [None, None]
+    assert [verdict.correct for verdict in score(problems[0], failed)] == [None, None]
     assert score_all(problems, [Sample("other-0000", 0, "#### 5")]) == []
 
 
@@ -69,7 +69,7 @@ def test_several_samples_a_problem(problems, tmp_path):
     assert list(tables.at_k(results).index) == [1, 2, 3]
 
 
-def test_a_failed_request_leaves_its_problem_out(problems, tmp_path):  # traps.md 4.36
+def test_a_failed_request_leaves_its_problem_out(problems, tmp_path):
     texts = [["#### 5", None], ["#### 48", "#### 48"], ["#### 1", "#### 2"], ["#### -1", "#### -1"]]
     results = results_of(problems, texts, tmp_path)
     values = results.metrics
@@ -173,7 +173,7 @@ def test_missing_samples_are_said(replay_config):
         summary.score_run(results.run, replay_config, results.problems)
 
 
-def test_null_text_is_a_wrong_answer_all_the_way(problems, tmp_path):  # traps.md 4.37
+def test_null_text_is_a_wrong_answer_all_the_way(problems, tmp_path):
     results = results_of(problems, [["#### 5"]] * 4, tmp_path)
     row = {"problem_id": "test-0001", "sample_index": 0, "text": None, "finish_reason": "content_filter"}
     with results.run.samples_file.open("a") as file:
@@ -195,8 +195,8 @@ def test_a_rule_that_fails_on_a_text_is_counted_listed_and_ends_nothing(problems
     assert {name: rules[name]["rule_failed"] for name in rules} == {"strict": 0, "flexible": 0, "official": 2}
     assert (rules["official"]["n"], rules["official"]["correct"], rules["official"]["no_answer"]) == (4, 0, 4)
     assert rules["strict"]["correct"] == 2
-    said = [line for line in tables.warnings(results) if "The rule official failed on 2 samples" in line]
-    assert len(said) == 1 and "test-0001, sample 0: ValueError: Exceeds the limit (4300" in said[0]
+    warnings = [line for line in tables.warnings(results) if "The rule official failed on 2 samples" in line]
+    assert len(warnings) == 1 and "test-0001, sample 0: ValueError: Exceeds the limit (4300" in warnings[0]
 
 
 def test_steps_with_other_parameters_are_sent_back_or_made_anew(problems, tmp_path, capsys):
@@ -214,9 +214,9 @@ def test_lost_or_damaged_files_are_named(replay_config):
     source, problems = data.load_for(replay_config)
     config = results.run.folder / "config.json"
     kept = config.read_text()
-    for text, said in (("{", "config.json is damaged"), ("[]", "must be a JSON object")):
+    for text, fault in (("{", "config.json is damaged"), ("[]", "must be a JSON object")):
         config.write_text(text)
-        with pytest.raises(RunError, match=said):
+        with pytest.raises(RunError, match=fault):
             sampling.begin(replay_config, source, problems)
     config.unlink()
     with pytest.raises(RunError, match="no config.json that says how"):
@@ -238,7 +238,7 @@ def test_frame_is_tidy(problems):
     assert np.array_equal(matrix[:, 0], [1, 0, 0, 0])
 
 
-def test_resuming_asks_for_what_is_missing_only(replay_config, monkeypatch):  # traps.md 4.33
+def test_resuming_asks_for_what_is_missing_only(replay_config, monkeypatch):
     evaluate(replay_config)
     source, problems = data.load_for(replay_config)
     run = sampling.begin(replay_config, source, problems)

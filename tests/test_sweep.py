@@ -19,7 +19,8 @@ def files(tmp_path, replay_config, problems):
     """Parameter files of three replays: two that work, and between them one whose completions are not there."""
     better = tmp_path / "better.jsonl"
     rows = [
-        {"problem_id": one.id, "sample_index": 0, "text": one.solution, "finish_reason": "stop"} for one in problems
+        {"problem_id": problem.id, "sample_index": 0, "text": problem.solution, "finish_reason": "stop"}
+        for problem in problems
     ]
     write_jsonl(better, rows)
     made = []
@@ -31,15 +32,15 @@ def files(tmp_path, replay_config, problems):
 
 
 def test_a_failing_run_stops_no_other_and_the_rest_are_compared(files, tmp_path, capsys):
-    out = tmp_path / "sw{ee}p"  # traps.md 4.24
+    out = tmp_path / "sw{ee}p"
     assert main(["sweep", *files, "--set", "n_resamples=200", "--out-dir", str(out)]) == 1
-    said = capsys.readouterr().out
-    assert [line[:5] for line in said.splitlines()[:3]] == ["[1/3]", "[2/3]", "[3/3]"]
-    rows = said[said.index("\nfile ") :].splitlines()[2:5]
+    printed = capsys.readouterr().out
+    assert [line[:5] for line in printed.splitlines()[:3]] == ["[1/3]", "[2/3]", "[3/3]"]
+    rows = printed[printed.index("\nfile ") :].splitlines()[2:5]
     assert re.search(r"a\.yaml +\S+stored-a\S+ +unverified .* = 0\.5000$", rows[0])
     assert re.search(r"b\.yaml +\S+b\.ipynb +failed: FileNotFoundError: replay_path: .*gone\.jsonl", rows[1])
     assert re.search(r"c\.yaml +\S+stored-c\S+ +unverified .* = 1\.0000$", rows[2])
-    for name in ("a", "b", "c", "compare"):  # the failed one's notebook is kept, with its error: traps.md 4.22
+    for name in ("a", "b", "c", "compare"):  # the failed one's notebook is kept, with its error
         book = nbformat.read(out / f"{name}.ipynb", as_version=4)
         assert bool(book.metadata.papermill.exception) is (name == "b")
     assert "stored-c" in (out / "compared" / "conclusions.md").read_text()
@@ -55,14 +56,14 @@ def test_on_ray_it_does_the_same(files, tmp_path, capsys):
         assert main(["sweep", files[1], files[2], "--ray", "--out-dir", str(tmp_path / "sweep")]) == 1
     finally:
         ray.shutdown()
-    said = capsys.readouterr().out
-    assert "failed: FileNotFoundError: replay_path" in said and "= 1.0000" in said and "compared" not in said
+    printed = capsys.readouterr().out
+    assert "failed: FileNotFoundError: replay_path" in printed and "= 1.0000" in printed and "compared" not in printed
 
 
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        (["n_sample=8"], "unknown parameter 'n_sample': did you mean 'n_samples'?"),  # traps.md 4.15
+        (["n_sample=8"], "unknown parameter 'n_sample': did you mean 'n_samples'?"),
         (["limit"], "--set limit: must be NAME=VALUE"),
         (["limit=[1, 2]"], "must be one value"),
         (["limit=-1"], "a.yaml: parameter 'limit'"),
@@ -88,10 +89,10 @@ def test_faults_of_all_files_are_said_at_once(files, tmp_path):
 
 
 def test_overrides_are_yaml_scalars():
-    given = ["limit=50", "temperature=1e-1", "shuffle=true", "model=org/name", "top_k=null"]
-    values = sweep.overrides(given)
+    settings = ["limit=50", "temperature=1e-1", "shuffle=true", "model=org/name", "top_k=null"]
+    values = sweep.overrides(settings)
     assert values == {"limit": 50, "temperature": "1e-1", "shuffle": True, "model": "org/name", "top_k": None}
-    assert RunConfig.checked(values).temperature == 0.1  # traps.md 4.1
+    assert RunConfig.checked(values).temperature == 0.1
 
 
 def test_notebooks_of_files_of_one_name_are_kept_apart(tmp_path):
@@ -111,8 +112,8 @@ def test_a_ray_sweep_of_ray_runs_is_refused(tmp_path, capsys):
 def test_an_interrupt_says_how_to_go_on(files, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweep, "execute", interrupted)
     assert main(["sweep", *files[:2], "--out-dir", str(tmp_path)]) == 1
-    said = capsys.readouterr()
-    assert "goes on where it was" in said.err and said.out.count("failed: not run: interrupted") == 2
+    printed = capsys.readouterr()
+    assert "goes on where it was" in printed.err and printed.out.count("failed: not run: interrupted") == 2
 
 
 def never(*arguments):

@@ -40,5 +40,5 @@ def test_no_case_errs_more_often_than_its_level(pair):
     rng = np.random.default_rng(pair[0])
     for case in levels.cases():
         if case.samples == pair and case.rate in (0.03, 0.5):
-            found = (levels.p_values(case, *levels.drawn(case, 1500, (100,), rng)) <= levels.LEVEL).mean()
-            assert found <= 0.055 + 3 * 0.0056, case  # three standard errors
+            rate = (levels.p_values(case, *levels.drawn(case, 1500, (100,), rng)) <= levels.LEVEL).mean()
+            assert rate <= 0.055 + 3 * 0.0056, case  # three standard errors

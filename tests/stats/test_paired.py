@@ -300,9 +300,9 @@ def test_score_interval_covers_and_agrees_with_its_test():
 
 
 def test_too_few_problems_decide_nothing():
-    one, several = np.ones(6), np.ones((6, 4))
-    assert stats.compare(one, 0 * one).decides and stats.compare(one, 0 * one).p == 2 * 0.5**6
-    assert not stats.compare(one[:5], 0 * one[:5]).decides
+    single, several = np.ones(6), np.ones((6, 4))
+    assert stats.compare(single, 0 * single).decides and stats.compare(single, 0 * single).p == 2 * 0.5**6
+    assert not stats.compare(single[:5], 0 * single[:5]).decides
     assert not stats.compare(several, 0 * several).decides and stats.compare(several, 0 * several).p > 0.05
     assert stats.compare(np.ones((7, 4)), np.zeros((7, 4))).decides
     assert not stats.compare(np.ones((7, 4)), np.zeros((7, 4)), confidence=0.99).decides

@@ -13,9 +13,9 @@ def power_by_definition(difference, n, discordance, alpha=0.05):
     for m, chance in enumerate(scipy_stats.binom.pmf(np.arange(n + 1), n, discordance)):
         if chance > 1e-9:
             losses = np.arange(m // 2 + 1)
-            found = np.array([stats.mcnemar_p(m - k, k) <= alpha for k in losses])
+            rejected = np.array([stats.mcnemar_p(m - k, k) <= alpha for k in losses])
             share = (1 - difference / discordance) / 2
-            power += chance * (scipy_stats.binom.pmf(losses, m, share) @ found)
+            power += chance * (scipy_stats.binom.pmf(losses, m, share) @ rejected)
     return power
 
 
@@ -62,5 +62,5 @@ def test_power_of_run_with_samples():
     # a shift of that size is found in about 80% of runs drawn like these
     rng, d = np.random.default_rng(0), a.mean(axis=1) - b.mean(axis=1)
     drawn = rng.choice(d - d.mean() + result.difference, (2000, 1319))
-    found = stats.mean_p(drawn.sum(axis=1), (drawn**2).sum(axis=1)) <= 0.05
-    assert found.mean() == pytest.approx(0.8, abs=0.03)
+    rejected = stats.mean_p(drawn.sum(axis=1), (drawn**2).sum(axis=1)) <= 0.05
+    assert rejected.mean() == pytest.approx(0.8, abs=0.03)
