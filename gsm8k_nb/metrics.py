@@ -211,9 +211,8 @@ def _number(answer: Answer) -> Decimal | None:
 def _vote_curve(votes: _Votes, k_max: int) -> np.ndarray:
     """maj@k of a pool for k = 1..k_max, float array (k_max,), read-only because it is cached.
 
-    Subsets are counted by generating functions, in which the coefficient of x^k counts the subsets of size k: with j
-    votes for gold, the others may be chosen in so many ways that none has more. All terms are positive, so nothing
-    cancels.
+    Subsets are counted by generating functions, in which the coefficient of x^k counts the subsets of size k: j votes
+    for gold times the ways in which no other number has more. All terms are positive, so nothing cancels.
     """
     kind = float if math.comb(votes.samples, min(k_max, votes.samples // 2)) < _LARGEST_FLOAT_COUNT else object
     wins: np.ndarray = np.zeros(k_max + 1, dtype=kind)

@@ -11,11 +11,13 @@ digits shown are no fault. A wrong reading of the problem cannot be seen: most w
 import functools
 import itertools
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from importlib import resources
 
 import pandas as pd
 
@@ -23,25 +25,11 @@ from gsm8k_nb.answers import TOLERANCE
 from gsm8k_nb.answers.calculator import ANNOTATION, evaluate, without_annotations
 from gsm8k_nb.records import Problem, Sample
 
-_KINDS = {  # in order of precedence: meaning; labels right and checked by hand, tests/data/error_handcheck.csv
-    "truncated": ("the token limit cut the text before it stated an answer", 2, 2),
-    "no_answer": ("no answer was read from the text", 3, 3),
-    "spelling": ("the gold answer, in a spelling that the rule does not take for it (18.00 for 18)", 0, 0),
-    "wrong_calculation": ("an equation or annotation in the text is false", 15, 15),
-    "sign": ("the gold answer with the other sign", 4, 4),
-    "one_step_short": ("an intermediate value of the gold solution, at which the text stops", 9, 12),
-    "one_step_long": ("the text calculates the gold answer as the gold solution does, and goes on to another", 8, 8),
-    "factor": ("the gold answer times or divided by 10, 100 or 1000", 5, 7),
-    "copied": ("a number of the question that the text does not calculate", 2, 3),
-    "other": ("none of these: in most cases the wrong operation, or a condition that was overlooked", 6, 6),
-}
-KINDS = {kind: meaning for kind, (meaning, _, _) in _KINDS.items()}
-PRECISION = {kind: (right, checked) for kind, (_, right, checked) in _KINDS.items() if checked}
-_FACTORS = {
-    10: re.compile(r"\bten\b|\btenth", re.IGNORECASE),
-    100: re.compile(r"%|\bpercent|\bcents?\b|\bhundred|\bcentimet|\bcm\b", re.IGNORECASE),
-    1000: re.compile(r"\bthousand|\bkilo|\bmilli(?!on)|\bk[gm]\b|\bm[lm]\b", re.IGNORECASE),
-}
+_DATA = tomllib.loads(resources.files("gsm8k_nb").joinpath("assets", "mistakes.toml").read_text(encoding="utf-8"))
+KINDS = {kind: facts["meaning"] for kind, facts in _DATA["kinds"].items()}  # in order of precedence
+PRECISION = {kind: (facts["right"], facts["checked"]) for kind, facts in _DATA["kinds"].items() if "checked" in facts}
+_FACTORS = {int(factor): re.compile(words, re.IGNORECASE) for factor, words in _DATA["factors"].items()}
+_SPELLINGS = [(re.compile(pattern), plain) for pattern, plain in _DATA["spellings"].items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +44,6 @@ class Calculation:
 
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|(?!0\d)\d+)(?:\.\d+)?|\.\d+"
-_SPELLINGS = [
-    (re.compile(r"\\[dt]?frac\{([^{}\n]{1,40})\}\{([^{}\n]{1,40})\}"), r"((\1)/(\2))"),
-    (re.compile(r"\\(?:times|cdot)(?![A-Za-z])|[×·]"), "*"),
-    (re.compile(r"\\div(?![A-Za-z])|÷"), "/"),
-    (re.compile(r"[−–]"), "-"),
-    (re.compile(r"\\(?:boxed|mathbf|textbf)\{([^{}\n]{0,60})\}"), r" \1 "),
-    (re.compile(r"\\(?:left|right|[][(),;! ])"), " "),
-    (re.compile(r"&\s?="), "="),
-    (re.compile(r"\*\*|\\?[$€£]"), ""),  # bold, formulas and money
-    (re.compile(r"\\%"), "%"),
-    (re.compile(r"(?<=%)\s?of\s(?=[\d(])"), " * "),
-    (re.compile(r"(?<=[\d)%])\s?[xX]\s?(?=[\d(])"), " * "),
-    (re.compile(r"(?<=\d)(?:\.{2,5}|…)"), ""),  # 8.33...
-    (re.compile(r"^\s*[-•]\s+"), ""),  # the mark of a list
-]
 _VALUE = rf"(?:{_NUMBER})%?"
 _TERM = rf"\({{0,3}}-?{_VALUE}\){{0,3}}"
 _SIDE = rf"{_TERM}(?:\s?[-+*/]\s?{_TERM}){{0,16}}"
@@ -304,8 +277,9 @@ def error_table(reports: Iterable[ErrorReport], *, examples: int = 3) -> pd.Data
     reports = list(reports)
     flagged = Counter(kind for report in reports for kind in report.kinds)
     rows = []
-    for kind, (meaning, right, checked) in _KINDS.items() if reports else ():
+    for kind, meaning in KINDS.items() if reports else ():
         ids = [f"{report.problem_id}/{report.sample_index}" for report in reports if report.kind == kind]
-        precision, share = f"{right} of {checked}" if checked else "not measured", len(ids) / len(reports)
-        rows.append((kind, len(ids), share, flagged[kind], ", ".join(ids[:examples]), precision, meaning))
+        precision = "{} of {}".format(*PRECISION[kind]) if kind in PRECISION else "not measured"
+        share, shown = len(ids) / len(reports), ", ".join(ids[:examples])
+        rows.append((kind, len(ids), share, flagged[kind], shown, precision, meaning))
     return pd.DataFrame(rows, columns=["kind", "count", "share", "flagged", "examples", "precision", "meaning"])

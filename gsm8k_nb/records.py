@@ -1,12 +1,8 @@
-"""The three records that flow through a run, and their JSON rows.
+"""The three records that flow through a run, and their JSON rows, as they stand in a run folder:
 
-One of each, as it stands in a run folder:
-
-    Problem  {"id": "test-0000", "question": "Janet's ...", "solution": "Janet sells ...", "answer": "18"}
-    Sample   {"problem_id": "test-0000", "sample_index": 0, "text": "She sells 9 ... #### 18", "finish_reason": "stop",
-              "error": null, "prompt_tokens": 812, "completion_tokens": 64, "seconds": 0.61, "reasoning": null}
-    Score    {"problem_id": "test-0000", "sample_index": 0, "rule": "strict", "predicted": "18", "correct": true,
-              "failure": null}
+Problem  {"id": "test-0000", "question": "Janet's ...", "solution": "Janet sells ...", "answer": "18"}
+Sample   {"problem_id": "test-0000", "sample_index": 0, "text": "She sells 9 ... #### 18", "finish_reason": "stop"}
+Score    {"problem_id": "test-0000", "sample_index": 0, "rule": "strict", "predicted": "18", "correct": true, ...}
 """
 
 import hashlib

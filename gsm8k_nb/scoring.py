@@ -1,9 +1,6 @@
 """Verdicts: each rule on each sample, and the one tidy table that every result is made from.
 
-    Score(problem_id="test-0000", sample_index=0, rule="strict", predicted=Decimal("18"), correct=True)
-
-No answer found is wrong; a failed request is neither right nor wrong. A rule that fails on a text has read no answer
-from it, and the score says why.
+No answer found is wrong; a failed request is neither right nor wrong. A rule that fails on a text has read no answer.
 """
 
 import functools

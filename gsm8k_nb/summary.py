@@ -212,8 +212,7 @@ def by_steps(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule for each number of gold steps: steps, problems, accuracy, low, high (shares)."""
     rows = []
     for number, group in results.of_rule().groupby("steps"):
-        scored = _complete_rows(verdicts(group, results.config.n_samples))
-        if len(scored):
+        if len(scored := _complete_rows(verdicts(group, results.config.n_samples))):
             interval = _interval(scored, results.config)
             rows.append((number, len(scored), interval.estimate, interval.low, interval.high))
     return pd.DataFrame(rows, columns=["steps", "problems", "accuracy", "low", "high"])
