@@ -282,11 +282,12 @@ def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> 
     means: dict[str, Any] = {name: {} for name in curves}
     intervals: dict[str, dict[str, list[float]]] = {name: {} for name in curves}
     for name, curve in curves.items():
-        for k in range(2 if name == "maj_at_k" else 1, n + 1):  # a vote of one is no vote
-            means[name][str(k)] = float(curve[:, k - 1].mean())
-            if k & (k - 1) == 0 or k == n:  # those that tables show
-                at = _interval(curve[:, k - 1], config)
-                intervals[name][str(k)] = [at.low, at.high]
+        for k, mean in enumerate(curve.mean(axis=0).tolist(), start=1):
+            if k > 1 or name != "maj_at_k":  # a vote of one is no vote
+                means[name][str(k)] = mean
+                if k & (k - 1) == 0 or k == n:  # those that tables show
+                    at = _interval(curve[:, k - 1], config)
+                    intervals[name][str(k)] = [at.low, at.high]
     return means | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals_at_k": intervals}
 
 
