@@ -164,7 +164,7 @@ def compute_metrics(
         rules=rules,
         errors=dict(Counter(report.kind for report in reports)),
         # Of texts that say nothing of their prompt nobody knows in what form an answer was asked for.
-        health=_health(head, config.n_samples, None if form.name == "as_stored" else form.answer_pattern),
+        health=_health(head, None if form.name == "as_stored" else form.answer_pattern),
         **at_k(head, problems, config),
     )
 
@@ -228,7 +228,7 @@ def _unread(rows: pd.DataFrame) -> pd.Series:
     return rows["predicted"].isna() & rows["error"].isna()
 
 
-def _health(rows: pd.DataFrame, n_samples: int, answer_pattern: str | None) -> Health:
+def _health(rows: pd.DataFrame, answer_pattern: str | None) -> Health:
     texts, answered, reasons = rows["text"].fillna(""), rows["error"].isna(), rows["finish_reason"]
     marked = texts.map(lambda text: bool(re.search(answer_pattern or "", text)))
     by_problem = [list(group) for _, group in rows.groupby("problem_id", sort=False)["text"]]
