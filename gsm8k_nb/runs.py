@@ -272,7 +272,8 @@ class Run:
 
     def _set_torn_line_aside(self) -> None:
         """Where a crash left half a line, move it to ``samples.torn``, so that the next row starts on its own line."""
-        raw = self.samples_file.read_bytes() if self.samples_file.exists() else b""
+        with _reading(self.samples_file):
+            raw = self.samples_file.read_bytes() if self.samples_file.exists() else b""
         whole = raw.rfind(b"\n") + 1
         if whole < len(raw):
             with (self.folder / "samples.torn").open("ab") as torn:
@@ -283,7 +284,8 @@ class Run:
 def sha256_of(content: Path | Iterable[Problem | Score]) -> str:
     """The sha256 of a file, empty where there is none, or of records as their file has them."""
     if isinstance(content, Path):
-        return hashlib.sha256(content.read_bytes()).hexdigest() if content.exists() else ""
+        with _reading(content):
+            return hashlib.sha256(content.read_bytes()).hexdigest() if content.exists() else ""
     return hashlib.sha256(records.as_lines(content).encode()).hexdigest()
 
 
@@ -293,5 +295,13 @@ def _seal(value: dict[str, Any]) -> str:
 
 def _lines(file: Path) -> Iterator[str]:
     if file.exists():
-        with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
+        with _reading(file), file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
             yield from stream
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{file.parent.name}/{file.name} cannot be read: {error.strerror}") from error

@@ -6,7 +6,7 @@ import pytest
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem, Sample, Score, from_row, to_row
-from gsm8k_nb.runs import Inputs, Run, RunError
+from gsm8k_nb.runs import Inputs, Run, RunError, sha256_of
 
 
 def sample(name: str = "test-0000", index: int = 0, text: str | None = "#### 1", error: str | None = None) -> Sample:
@@ -135,6 +135,15 @@ def test_a_linked_folder_is_not_written_into(run, tmp_path):
     with pytest.raises(RunError, match="tables is a link"):
         run.write_text("tables/accuracy.csv", "ours")
     assert not list((tmp_path / "mine").iterdir())
+
+
+@pytest.mark.parametrize("name", ["problems.jsonl", "samples.jsonl", "scores.jsonl"])
+def test_a_folder_in_the_place_of_a_file_is_one_sentence(run, name):
+    (run.folder / name).mkdir()
+    with pytest.raises(RunError, match=f"{name} cannot be read: Is a directory"):
+        run.read_records(name, Score)
+    with pytest.raises(RunError, match="cannot be read"):
+        sha256_of(run.folder / name)
 
 
 KILLED_WRITER = """

@@ -600,7 +600,7 @@ def test_verdict(predicted, gold, verdict):
     assert is_correct(predicted, gold) is verdict
 
 
-def test_no_text_is_no_answer():  # traps.md 4.37
+def test_no_text_is_no_answer():
     for name in RULES:
         assert extract(None, name) is None
         assert judge(None, 18, name) == (None, False)
