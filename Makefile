@@ -95,9 +95,9 @@ bench: ARGS ?=
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
-# On two cores; the last lines say what was skipped, why, and the command that would have run it.
+# Two workers with a thread each; the last lines say what was skipped, why, and the command that would have run it.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -37,9 +37,9 @@ def test_a_failing_run_stops_no_other_and_the_rest_are_compared(files, tmp_path,
     printed = capsys.readouterr().out
     assert [line[:5] for line in printed.splitlines()[:3]] == ["[1/3]", "[2/3]", "[3/3]"]
     rows = printed[printed.index("\nfile ") :].splitlines()[2:5]
-    assert re.search(r"a\.yaml +\S+stored-a\S+ +unverified .* = 0\.5000$", rows[0])
+    assert re.search(r"a\.yaml +\S+stored-a\S+ +unverified .* = 0\.5000 flexible, 0\.2500 strict \(####\)$", rows[0])
     assert re.search(r"b\.yaml +\S+b\.ipynb +failed: FileNotFoundError: replay_path: .*gone\.jsonl", rows[1])
-    assert re.search(r"c\.yaml +\S+stored-c\S+ +unverified .* = 1\.0000$", rows[2])
+    assert re.search(r"c\.yaml +\S+stored-c\S+ +unverified .* = 1\.0000 flexible, 1\.0000 strict \(####\)$", rows[2])
     for name in ("a", "b", "c", "compare"):  # the failed one's notebook is kept, with its error
         book = nbformat.read(out / f"{name}.ipynb", as_version=4)
         assert bool(book.metadata.papermill.exception) is (name == "b")

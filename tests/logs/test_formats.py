@@ -221,7 +221,7 @@ def test_a_replay_of_a_partial_log_is_of_its_problems(bring, rows, tmp_path, cap
     results = evaluate(RunConfig(**parameters, outputs_dir=str(tmp_path / "replays"), n_resamples=100))
     assert [problem.id for problem in results.problems] == [PROBLEMS[n].id for n in some]
     assert results.metrics["health"]["failed"] == 0 and results.metrics["dataset"]["n_scored"] == 3
-    assert "3 of 112 problems" in results.headline and results.headline.endswith("1.0000")
+    assert "3 of 112 problems" in results.headline and "= 1.0000 flexible" in results.headline
 
 
 # The log's own gold and number of problems
@@ -557,8 +557,9 @@ def test_packed_and_joined_rows_are_rows(bring, rows, tmp_path):
     }
     for name, content in forms.items():
         done = bring(rows(content, name), **PLAIN)
-        assert done.results.headline.endswith("1.0000") and len(done.results.problems) == 3, name
-    assert bring(write_parquet(tmp_path / "rows.parquet", lines), **PLAIN).results.headline.endswith("1.0000")
+        assert "= 1.0000 flexible" in done.results.headline and len(done.results.problems) == 3, name
+    done = bring(write_parquet(tmp_path / "rows.parquet", lines), **PLAIN)
+    assert "= 1.0000 flexible" in done.results.headline
 
 
 def test_dotted_names_reach_into_rows_and_a_name_with_dots_is_a_name(bring, rows):
@@ -661,9 +662,8 @@ def test_an_exemplar_in_every_prompt_is_no_second_problem(bring, rows):
     """A template that holds a test problem: it is the one asked about only where it stands alone."""
     asked = [f"Q: {Q[0]}\nA: {GOLD[0]}\n\nQ: {Q[n]}\nA:" for n in range(6)]
     done = bring(rows([{"question": text, "response": f"#### {GOLD[n]}"} for n, text in enumerate(asked)]), **PLAIN)
-    assert (len(done.results.problems), len(done.aligned.unaligned)) == (6, 0) and done.results.headline.endswith(
-        "1.0000"
-    )
+    assert (len(done.results.problems), len(done.aligned.unaligned)) == (6, 0)
+    assert "= 1.0000 flexible" in done.results.headline
 
 
 # The files that showed the faults, where they are at hand: questions in them are GSM8K's, which no clone of this has
