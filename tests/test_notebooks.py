@@ -193,7 +193,7 @@ def test_a_real_model_end_to_end(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     [folder] = [path for path in tmp_path.iterdir() if path.is_dir()]
     metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["headline"].startswith("classroom acc (test@1, 8-shot CoT, 2 of 112 problems")
+    assert metrics["headline"].startswith("classroom acc (avg@2, T=0.7, 8-shot CoT, 2 of 112 problems")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["status"] == "complete" and manifest["engine"]["parameters"] == 134_515_008
     assert manifest["tokens"]["completion"] > 0 and manifest["inputs"]["chat"] is False
