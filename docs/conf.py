@@ -6,6 +6,7 @@ Sphinx, MyST-NB and the book theme are what Jupyter Book 1 was made of. Jupyter 
 the network when it builds; this site has to build, and to be read, without one.
 """
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -39,6 +40,9 @@ toc_object_entries = False  # the contents beside the API are its modules
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True}
+# All before autodoc reads the first: it writes into pydantic's own classes, and no model can be defined after that.
+for module in re.findall(r"automodule:: (\S+)", (DOCS / "api.md").read_text(encoding="utf-8")):
+    importlib.import_module(module)
 
 html_theme = "sphinx_book_theme"
 html_theme_options = {
