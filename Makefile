@@ -56,7 +56,7 @@ SITE := docs/_build/html
 BOOKS := $(patsubst %,docs/%,$(wildcard notebooks/*.ipynb notebooks/lessons/*.ipynb))
 COPIES := $(patsubst %,docs/%,$(wildcard notebooks/lessons/*.md bench/results/*.md bench/results/*.png))
 PAGES := $(COPIES) $(wildcard docs/*.md docs/*.py *.md)
-PACKAGE := $(wildcard gsm8k_nb/*.py gsm8k_nb/*/*.py gsm8k_nb/*/*/*.py gsm8k_nb/assets/*)
+PACKAGE := $(wildcard gsm8k_nb/*.py gsm8k_nb/*/*.py gsm8k_nb/*/*/*.py gsm8k_nb/assets/* gsm8k_nb/answers/*.toml)
 STORED := $(wildcard outputs/stored/*/*)
 docs: docs/_build/.built
 docs/_build/.built: $(BOOKS) $(PAGES)

@@ -108,10 +108,10 @@ def basis_of(run: Run, config: RunConfig, problems: Sequence[Problem], samples: 
 
 @functools.cache
 def rules_version() -> str:
-    """Eight hex digits that change when the code of the answer rules does, or Math-Verify's version."""
+    """Eight hex digits that change when the code or the data of the answer rules does, or Math-Verify's version."""
     digest = hashlib.sha256()
     files = resources.files("gsm8k_nb").joinpath("answers").iterdir()
-    for file in sorted((file for file in files if file.name.endswith(".py")), key=lambda file: file.name):
+    for file in sorted((file for file in files if file.name.endswith((".py", ".toml"))), key=lambda file: file.name):
         digest.update(file.read_bytes())
     if find_spec("math_verify"):
         digest.update(metadata.version("math-verify").encode())

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 MAX_DIGITS = 50  # the longest gold answer of GSM8K has 9; a longer run of digits is a model that loops
 MAX_EXPONENT = 30
 
-_TABLES = tomllib.loads((files("gsm8k_nb") / "assets" / "answers.toml").read_text(encoding="utf-8"))
+_TABLES = tomllib.loads((files("gsm8k_nb") / "answers" / "answers.toml").read_text(encoding="utf-8"))
 WORDS = SimpleNamespace(**{name: f"(?:{'|'.join(words)})" for name, words in _TABLES["words"].items()})
 HINTS = SimpleNamespace(**_TABLES["hints"])
 _EXACT = Context(prec=2 * MAX_DIGITS)  # contexts of our own, so that a caller's changes no score

@@ -169,5 +169,5 @@ def _peer(name: str, description: str, source: str, version: str = "1", **patter
     )
 
 
-_TABLES = tomllib.loads((files("gsm8k_nb") / "assets" / "peers.toml").read_text(encoding="utf-8"))
+_TABLES = tomllib.loads((files("gsm8k_nb") / "answers" / "peers.toml").read_text(encoding="utf-8"))
 PEER_RULES: dict[str, Rule] = {name: _peer(name, **table) for name, table in _TABLES.items()}

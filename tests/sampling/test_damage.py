@@ -246,16 +246,17 @@ def test_scores_by_older_rules_say_so_and_are_made_anew(config, finished, capsys
     assert metrics_of(config) == expected
 
 
-def test_the_rules_version_follows_their_code(monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", ["numerals.py", "answers.toml", "peers.toml"])
+def test_the_rules_version_follows_their_code_and_data(monkeypatch, tmp_path, name):
     from gsm8k_nb import scoring
 
     before = scoring.rules_version.__wrapped__()
     (tmp_path / "answers").mkdir()
-    for file in (Path(scoring.__file__).parent / "answers").glob("*.py"):
+    for file in (Path(scoring.__file__).parent / "answers").glob("*.*"):
         shutil.copy(file, tmp_path / "answers")
     monkeypatch.setattr(scoring.resources, "files", lambda package: tmp_path)
     assert scoring.rules_version.__wrapped__() == before
-    with (tmp_path / "answers" / "numerals.py").open("a") as file:
+    with (tmp_path / "answers" / name).open("a") as file:
         file.write("MAX_DIGITS = 51\n")
     assert scoring.rules_version.__wrapped__() != before
 
