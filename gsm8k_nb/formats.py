@@ -8,9 +8,10 @@ import hashlib
 import json
 import tomllib
 from dataclasses import dataclass
-from importlib import resources
 
 from pydantic import TypeAdapter
+
+from gsm8k_nb.places import own_asset
 
 MARKER_PATTERN = r"####\s*(-?[\d,]+(?:\.\d+)?)"  # Cobbe et al. 2021: the final answer follows ####
 
@@ -75,7 +76,7 @@ class PromptFormat:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-_TABLES = tomllib.loads(resources.files("gsm8k_nb").joinpath("assets", "formats.toml").read_text(encoding="utf-8"))
+_TABLES = tomllib.loads(own_asset("formats.toml"))
 FORMATS = TypeAdapter(dict[str, PromptFormat]).validate_python(
     {name: {"name": name, **fields} for name, fields in _TABLES.items()}
 )

@@ -17,15 +17,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from importlib import resources
 
 import pandas as pd
 
 from gsm8k_nb.answers import TOLERANCE
 from gsm8k_nb.answers.calculator import ANNOTATION, evaluate, without_annotations
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.records import Problem, Sample
 
-_DATA = tomllib.loads(resources.files("gsm8k_nb").joinpath("assets", "mistakes.toml").read_text(encoding="utf-8"))
+_DATA = tomllib.loads(own_asset("mistakes.toml"))
 KINDS = {kind: facts["meaning"] for kind, facts in _DATA["kinds"].items()}  # in order of precedence
 PRECISION = {kind: (facts["right"], facts["checked"]) for kind, facts in _DATA["kinds"].items() if "checked" in facts}
 _FACTORS = {int(factor): re.compile(words, re.IGNORECASE) for factor, words in _DATA["factors"].items()}

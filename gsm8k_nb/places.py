@@ -12,7 +12,7 @@ import sys
 import urllib.request
 from contextlib import suppress
 from functools import cache, lru_cache
-from importlib import metadata
+from importlib import metadata, resources
 from pathlib import Path
 
 from platformdirs import user_cache_dir
@@ -180,8 +180,17 @@ def content_sha256(path: str) -> str:
 @lru_cache(maxsize=256)
 def _file_sha256(file: Path, size: int, time: int) -> str:
     """Cached by the file's size and time: a run's name is asked for many times."""
+    return file_sha256(file)
+
+
+def file_sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def own_asset(name: str) -> str:
+    """The text of a file in the package's own ``assets/``."""
+    return resources.files("gsm8k_nb").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def asset_path(package: str, inside: str) -> Path:

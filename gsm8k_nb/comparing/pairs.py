@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib import resources
 from itertools import combinations
 from typing import Any
 
@@ -14,6 +13,7 @@ from gsm8k_nb import stats, texts
 from gsm8k_nb.comparing import read
 from gsm8k_nb.comparing.read import ComparisonError, System
 from gsm8k_nb.config import CompareConfig
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run
 
@@ -149,9 +149,12 @@ def conclusion(comparison: Comparison, pair: Pair) -> str:
 
 @cache
 def _sentences() -> Any:
-    text = resources.files("gsm8k_nb").joinpath("assets", "comparison.jinja").read_text(encoding="utf-8")
     known = {"points": texts.points, "interval": texts.interval, "p_value": texts.p_value}
-    return Environment().from_string(text).make_module(known | {"describe_unlike": read.describe_unlike})
+    return (
+        Environment()
+        .from_string(own_asset("comparison.jinja"))
+        .make_module(known | {"describe_unlike": read.describe_unlike})
+    )
 
 
 def say(name: str, *about: Any) -> str:

@@ -8,7 +8,6 @@ can be input on its own into another paper.
 """
 
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from gsm8k_nb.comparing.figures import FIGURES, save_figures
 from gsm8k_nb.comparing.pairs import Comparison, conclusion, say
 from gsm8k_nb.comparing.read import System
 from gsm8k_nb.comparing.showing import written
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.reporting import making
 from gsm8k_nb.reporting.files import csv_text, latex, latex_tabular, markdown, markdown_table
 from gsm8k_nb.reporting.html import escape, preformatted, table_html
@@ -79,9 +79,8 @@ def to_markdown(table: PaperTable) -> str:
 
 
 def _template(file: str, **values: Any) -> str:
-    text = resources.files("gsm8k_nb").joinpath("assets", file).read_text(encoding="utf-8")
     environment = Environment("<%", "%>", "<<", ">>", trim_blocks=True, keep_trailing_newline=True)  # LaTeX has braces
-    return environment.from_string(text).render(values)
+    return environment.from_string(own_asset(file)).render(values)
 
 
 def statement(comparison: Comparison) -> list[str]:

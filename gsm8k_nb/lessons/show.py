@@ -6,7 +6,6 @@ draws the two still figures, which stay in any export, and below them a slider f
 """
 
 from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,11 @@ from IPython.display import HTML, display
 from matplotlib.figure import Figure
 from scipy import stats
 
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.reporting.html import show_figure
 
 NO_SLIDERS = "For sliders here, install ipywidgets: <code>pip install 'ipywidgets>=8'</code>"
-DATA = yaml.safe_load(resources.files("gsm8k_nb").joinpath("assets", "lessons.yaml").read_text(encoding="utf-8"))
+DATA = yaml.safe_load(own_asset("lessons.yaml"))
 
 
 def share(name: str, value: float) -> float:

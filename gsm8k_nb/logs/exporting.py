@@ -14,7 +14,6 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import HUB_ID
 from gsm8k_nb.logs.files import LogError
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.protocol import made_by
 from gsm8k_nb.runs import Run, sha256_of
 from gsm8k_nb.scoring import DEFAULT_RULES
@@ -104,7 +104,7 @@ def _template(results: Results, identity: str, **more: str) -> Any:
     # When the texts were made: a log says so itself, a run's sessions do, of a replayed run it is not known.
     sessions = [] if config.sampler == "replay" else results.run.read_json("manifest.json").get("sessions") or []
     when = inputs.log.get("time") if inputs.log else sessions and (sessions[-1]["ended"] or sessions[-1]["started"])
-    text = resources.files("gsm8k_nb").joinpath("assets", "every_eval_ever.json.jinja").read_text(encoding="utf-8")
+    text = own_asset("every_eval_ever.json.jinja")
     values = more | {
         "results": results, "made": made, "inputs": inputs, "known_rules": RULES, "arguments": _ARGUMENTS,
         "package_version": __version__, "hub_id": HUB_ID, "now": now, "made_at": when or None, "identity": identity,

@@ -17,13 +17,13 @@ import tomllib
 import zipfile
 import zlib
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.texts import one_line
 
-FORMATS = tomllib.loads(resources.files("gsm8k_nb").joinpath("assets", "logs.toml").read_text(encoding="utf-8"))
+FORMATS = tomllib.loads(own_asset("logs.toml"))
 KNOWN = f"{', '.join(dict.fromkeys(form['tool'] for form in FORMATS['format']))}, and any rows whose columns are named"
 MOST_BYTES = 2**31  # of text, once unpacked
 ABSENT: Final = type("Absent", (), {"__repr__": lambda _: "nothing", "__bool__": lambda _: False})()

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs.aligning import Aligned, align, other_golds
 from gsm8k_nb.logs.files import KNOWN, LogError
 from gsm8k_nb.logs.reading import COLUMNS, Log, read_log
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.records import Problem, Sample, Score
 from gsm8k_nb.runs import Inputs, Run, sha256_of
 from gsm8k_nb.sampling import manifest
@@ -239,14 +239,13 @@ def _import(options: argparse.Namespace) -> None:
 
 def report(done: Imported) -> str:
     """What an import found, what of it needs a look, and the command that opens it in the notebook."""
-    text = resources.files("gsm8k_nb").joinpath("assets", "imported.txt.jinja").read_text(encoding="utf-8")
     run, config = done.results.run, done.results.config
     command = ["papermill", "notebooks/eval.ipynb", "out.ipynb", "-p", "sampler", "replay", "-p", "prompt", "as_stored"]
     command += ["-r", "replay_path", str(run.folder), "-r", "model", config.model]
     for name in ("dataset", "dataset_config", "data_path", "n_samples"):  # the problems are those of the folder
         if (value := getattr(config, name)) != type(config).model_fields[name].default:
             command += ["-r" if name == "data_path" else "-p", name, str(value)]
-    return Template(text).render(
+    return Template(own_asset("imported.txt.jinja")).render(
         done=done,
         folder=run.folder,
         n=len(done.results.problems),

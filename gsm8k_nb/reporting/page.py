@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from matplotlib.figure import Figure
 
 from gsm8k_nb import __version__
 from gsm8k_nb.config import RunConfig
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.reporting import browser, failure, figures, html, tables
 from gsm8k_nb.reporting.files import csv_text, figure_bytes, save_figure, save_table
 from gsm8k_nb.reporting.html import escape, folded, preformatted, table_html, texts
@@ -216,15 +216,15 @@ def render_html(
     ``shown`` are ``run_tables``; ``images`` those of ``run_figures`` as SVG in base64, with alternative texts;
     ``failures`` say which of them could not be made; ``budget`` is how many bytes of samples the page may hold.
     """
-    script, samples = _data_file("report.js"), browser.browser_data(results, budget)
+    script, samples = own_asset("report.js"), browser.browser_data(results, budget)
     matrix = shown["disagreements"]
     return (
         Environment(autoescape=True)
-        .from_string(_data_file("report.html.jinja"))
+        .from_string(own_asset("report.html.jinja"))
         .render(
             results=results,
             version=__version__,
-            style=_data_file("report.css"),
+            style=own_asset("report.css"),
             policy=content_policy(script),
             sessions=results.run.read_json("manifest.json").get("sessions"),
             warnings=[*failures, *tables.warnings(results)],
@@ -285,7 +285,3 @@ def headless(profile: str) -> list[str]:
     # Chromium refuses to start as root, as in many containers, unless its sandbox is off.
     root = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
     return ["--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}", *root]
-
-
-def _data_file(name: str) -> str:
-    return resources.files("gsm8k_nb").joinpath("assets", name).read_text(encoding="utf-8")

@@ -75,11 +75,6 @@ def local_model(model: str) -> Path | None:
         raise
 
 
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _folder(folder: Path) -> dict[str, str]:
     """Digests of a folder by part. Of generation_config.json the end tokens count, all else in it is never used."""
     files: dict[str, list[Path]] = {part: [] for part in [*PARTS, ""]}
@@ -113,7 +108,7 @@ def _settings(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError, RecursionError):  # damaged, or no mapping
-        return {"": sha256_of(file)}
+        return {"": places.file_sha256(file)}
 
 
 def _weights(files: list[Path], *, named: bool = True) -> str:
@@ -124,7 +119,7 @@ def _weights(files: list[Path], *, named: bool = True) -> str:
     for file, size in zip(files, sizes, strict=True):
         digest.update(f"{file.name if named else ''}/{size}/".encode())
         if not stride:
-            digest.update(sha256_of(file).encode())
+            digest.update(places.file_sha256(file).encode())
             continue
         with file.open("rb") as stream:
             for start, length in _pieces(stream, file.suffix, size, stride):
@@ -148,5 +143,5 @@ def _pieces(stream: BinaryIO, suffix: str, size: int, stride: int) -> Iterator[t
 
 
 def _digest(values: list[Any], files: Iterable[Path] = ()) -> str:
-    parts = values + [(file.name, sha256_of(file)) for file in files]
+    parts = values + [(file.name, places.file_sha256(file)) for file in files]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from gsm8k_nb import places
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.samplers import SamplerError
-from gsm8k_nb.samplers.fingerprint import local_model, sha256_of
+from gsm8k_nb.samplers.fingerprint import local_model
 from gsm8k_nb.samplers.tokens import Tokens
 from gsm8k_nb.texts import one_line
 
@@ -97,7 +97,7 @@ def converted_gguf(file: Path) -> Path:
 
     The key is the file's whole content and what converts it. A folder under its name is whole: it was moved there.
     """
-    digest = sha256_of(file)
+    digest = places.file_sha256(file)
     key = hashlib.sha256(f"{digest}/{transformers.__version__}/{metadata.version('gguf')}".encode()).hexdigest()
     folder = places.cache_folder() / "gguf" / f"{file.stem}-{key[:16]}"
     unfinished = folder.with_name(f".unfinished-{folder.name}")
@@ -108,7 +108,7 @@ def converted_gguf(file: Path) -> Path:
             return folder
         try:
             _convert_gguf(file, unfinished)
-            if sha256_of(file) != digest:
+            if places.file_sha256(file) != digest:
                 raise SamplerError(f"model: {file} was written to while it was read; try again once it is whole")
             return unfinished.rename(folder)
         finally:
