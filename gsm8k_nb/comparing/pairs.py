@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def alpha(self) -> float:
-        return round(1 - self.config.confidence, 10)
+        return self.config.alpha
 
     @property
     def level(self) -> str:
@@ -127,10 +127,9 @@ def compare_pairs(systems: Sequence[System], unlike: dict[str, list[str]], confi
     paired = [stats.Paired.of(systems[i].verdicts, systems[j].verdicts) for i, j in places]
     results = [pair.compare(config.confidence, config.n_resamples, config.seed) for pair in paired]
     adjusted = CORRECTIONS[config.correction][1](np.array([result.p for result in results]))
-    alpha = round(1 - config.confidence, 10)
     unlike_of = [tuple(name for name, values in unlike.items() if values[i] != values[j]) for i, j in places]
     return [
-        Pair(*place, pair, result, float(corrected), bool(corrected <= alpha), fields)
+        Pair(*place, pair, result, float(corrected), bool(corrected <= config.alpha), fields)
         for place, pair, result, corrected, fields in zip(places, paired, results, adjusted, unlike_of, strict=True)
     ]
 

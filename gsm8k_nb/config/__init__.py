@@ -256,6 +256,11 @@ class CompareConfig(Parameters):
         return "".join(f"{folder}\n" for folder in value) if listed else value
 
     @property
+    def alpha(self) -> float:
+        """The level of the tests."""
+        return round(1 - self.confidence, 10)
+
+    @property
     def out_folder(self) -> Path:
         """``out_dir``; a relative one is below the repository, whoever calls from wherever."""
         return repository_root() / Path(self.out_dir).expanduser()
