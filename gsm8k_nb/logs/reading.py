@@ -138,7 +138,8 @@ def _log(form: Row, source: Source) -> Log:
         if len(runs) > 1:
             listed = ", ".join(runs[:6])
             raise LogError(f"{source.file.name}: holds several runs, of {place} {listed}; split it into a file each")
-    entries = [entry for number, row in enumerate(rows) for entry in _entries(form, row, number, source.file.name)]
+    by_row = [_entries(form, row, number, source.file.name) for number, row in enumerate(rows)]
+    entries = [entry for of_row in by_row for entry in of_row]
     if all(entry.text is None for entry in entries):
         raise LogError(f"{source.file.name}: holds no completion; its first entry: {entries[0].error}")
     about = {name: _about(source, places) for name, places in form.get("log", {}).items()}
@@ -147,16 +148,33 @@ def _log(form: Row, source: Source) -> Log:
     for place in form.get("settings", ()):
         settings |= {name: value for name, value in (pick(vars(source), place) or {}).items() if value is not None}
     shots = {"shots": int(about["shots"])} if str(about.get("shots")).isdigit() else {}
+    stated = shots | source.facts | sampling_fields(settings)
+    _refuse_two_runs(form, source.file.name, by_row, stated.get("temperature"))
     return Log(
         form["tool"],
         entries,
         **texts,
         packages={name: str(version) for name, version in (about.get("packages") or {}).items() if version},
         n_problems=_count(about.get("n_problems")),
-        stated=shots | source.facts | sampling_fields(settings),
+        stated=stated,
         rules=form.get("rules", {}) | source.rules,
         voters=source.voters,
     )
+
+
+def _refuse_two_runs(form: Row, name: str, by_row: list[list[Entry]], temperature: float | None) -> None:
+    """LogError where a problem stands in several rows that cannot be samples of one run."""
+    rows = defaultdict[Any, list[list[str]]](list)
+    for of_row in by_row:
+        problem = of_row[0].question, of_row[0].index
+        if problem != ("", None) and (texts := [entry.text for entry in of_row if entry.text is not None]):
+            rows[problem].append(texts)
+    repeated = [texts for texts in rows.values() if len(texts) > 1 and "order" not in form]
+    alike = all(texts.count(texts[0]) == len(texts) for texts in repeated)
+    if repeated and (form.get("whole_rows") or temperature == 0 or (alike and temperature is None)):
+        found = f"{'the same' if alike else 'other'} texts{' at temperature 0' if temperature == 0 else ''}"
+        found = f"holds several runs, {len(repeated)} problems stand in several rows with {found}"
+        raise LogError(f"{name}: {found}; split it into a file for each run, or remove what stands there twice")
 
 
 def _about(source: Source, places: str) -> Any:

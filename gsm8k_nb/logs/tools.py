@@ -10,14 +10,9 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from gsm8k_nb.logs.files import LogError, Row, Source, open_rows, pick
+from gsm8k_nb.logs.files import FORMATS, LogError, Row, Source, open_rows, pick
 
-_LM_EVAL_RULES = {  # a filter's pattern and which of its matches it takes -> the rule that repeats it
-    (r"#### (\-?[0-9\.\,]+)", 0): "lm_eval_strict",
-    (r"The answer is (\-?[0-9\.\,]+).", 0): "lm_eval_cot_strict",
-    (r"The final answer is ((-?[$0-9.,]{2,})|(-?[0-9]+))", -1): "lm_eval_llama_strict",
-    (r"(-?[$0-9.,]{2,})|(-?[0-9]+)", -1): "lm_eval_flexible",
-}
+_LM_EVAL_RULES = {(each["pattern"], each["match"]): each["rule"] for each in FORMATS["lm_eval_filter"]}
 _CHAT_SERVERS = ("local-chat-completions", "openai-chat-completions", "anthropic-chat-completions")
 _NO_SCORES = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
 _HELM_SCORER = "final_number_exact_match"

@@ -185,6 +185,34 @@ def test_two_lm_eval_runs_in_one_file_are_refused(bring, rows, named):
         bring(rows(runs), **STATED)
 
 
+@pytest.mark.parametrize("second", ["#### 18", "#### 17"])
+@pytest.mark.parametrize("settings", [{"do_sample": False}, {"temperature": 0.0}, {"temperature": 0.7}, {}])
+def test_two_lm_eval_runs_whose_numbers_are_shifted_are_refused(bring, rows, second, settings):
+    runs = [lm_eval_row(0, ["#### 18"], 1.0), lm_eval_row(1, ["#### 5"], 1.0), lm_eval_row(0, [second], 0.0)]
+    for doc, row in enumerate(runs):
+        row |= {"doc_id": doc, "arguments": {"gen_args_0": {"arg_0": row["doc"]["question"], "arg_1": settings}}}
+    words = "the same texts" if second == "#### 18" else "other texts"
+    with pytest.raises(LogError, match=f"several runs, 1 problems stand in several rows with {words}.*; split it"):
+        bring(rows(runs), **STATED)
+
+
+def test_two_lighteval_runs_in_one_file_are_refused(bring, rows):
+    row = {"doc": {"query": Q[0], "choices": [GOLD[0]]}, "model_response": {"text": ["#### 1"]}, "metric": {}}
+    with pytest.raises(LogError, match="several rows with other texts"):
+        bring(rows([row, row | {"model_response": {"text": ["#### 2"]}}]), **STATED)
+
+
+def test_plain_rows_that_stand_twice_are_no_second_sample(bring, rows):
+    once = [{"question": Q[n], "response": f"#### {n}"} for n in range(3)]
+    for twice in (once + once, once + once[:1], [row for row in once for _ in range(3)]):
+        with pytest.raises(LogError, match="problems stand in several rows with the same texts; .*stands there twice"):
+            bring(rows(twice), **PLAIN)
+    drawn = [row | {"response": f"so {row['response']}"} for row in once]
+    assert counts(bring(rows(once + drawn), **PLAIN)) == (3, 2, 0, 0)  # nothing states that they were not drawn
+    again = [{"question": Q[0], "response": None}, *once]  # a failed request that was repeated
+    assert counts(bring(rows(again, "again.jsonl"), **PLAIN | {"model": "n"}))[:2] == (3, 2)
+
+
 def test_two_tasks_in_one_lm_eval_file_are_refused(bring, rows):
     other = lm_eval_row(1, ["#### 18"], 1.0, filter="b") | {"doc_id": 0}
     with pytest.raises(LogError, match="several runs or tasks, doc_id 0"):
