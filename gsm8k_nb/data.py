@@ -17,7 +17,7 @@ from pathlib import Path
 from gsm8k_nb import places
 from gsm8k_nb.answers import gold_of
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.records import Problem, parse_lines
+from gsm8k_nb.records import Problem, parse_json, parse_lines, parse_records
 from gsm8k_nb.texts import one_line
 
 HUB_ID = "openai/gsm8k"
@@ -29,9 +29,6 @@ OFFICIAL = {
     ("socratic", "test"): "test_socratic.jsonl",
     ("main", "train"): "train.jsonl",
 }
-# Of the questions alone, which main and socratic share: test's, sorted, and train's first.
-TEST_QUESTIONS_SHA256 = "43bb1a1f34b3cf6ef37cd0c13de5eb5c93934597459eaf9531536fb525b6b81e"
-FIRST_TRAIN_QUESTION_SHA256 = "73429d562982300e6643d83a84428a22e0656773b67dad037d2de2f8bc0b45b9"
 
 
 class DataError(ValueError):
@@ -78,11 +75,25 @@ def load_for(config: RunConfig) -> tuple[Dataset, list[Problem]]:
     dataset = open_dataset(config.dataset, config=config.dataset_config, split=config.split, path=config.data_path)
     problems = dataset.problems
     if config.sampler == "replay":
-        file = places.find_path(config.replay_path or "", "replay_path") / "problems.jsonl"
-        if file.is_file():
-            replayed = {row["id"] for _, row in parse_lines(file.read_text(encoding="utf-8").splitlines())}
+        folder = places.find_path(config.replay_path or "", "replay_path")
+        if (folder / "problems.jsonl").is_file():
+            replayed = _problem_ids(folder)
             problems = [problem for problem in problems if problem.id in replayed]
     return dataset, choose(problems, config.limit, config.shuffle, config.seed)
+
+
+def _problem_ids(folder: Path) -> set[str]:
+    """The ids of a run's problems. DataError where they are not, to the byte, those that the run began with."""
+    try:
+        raw, config = (folder / "problems.jsonl").read_bytes(), folder / "config.json"
+        ids = {problem.id for problem in parse_records(Problem, raw.decode().splitlines())}
+        run = parse_json(config.read_bytes()) if config.is_file() else {}
+        if not ids or run.get("inputs", {}).get("problems_sha256") not in (None, _sha256(raw)):
+            raise ValueError("it was cut or changed after it was written")
+    except (OSError, ValueError, AttributeError) as error:
+        fault = f"replay_path: {folder.name}/problems.jsonl is damaged ({one_line(error, 200)})"
+        raise DataError(f"{fault}: put it right, or name the samples.jsonl beside it") from None
+    return ids
 
 
 def open_dataset(
@@ -164,15 +175,15 @@ def _file_rows(path: str, split: str) -> tuple[list[dict[str, str]], str]:
 
 
 def _refuse_other_split(rows: list[dict[str, str]], split: str, path: str) -> None:
-    """DataError where a file is the other official split, or has train's first problem: told by its questions alone."""
-    questions = [" ".join(row["question"].split()) for row in rows]
-    if split == "test" and FIRST_TRAIN_QUESTION_SHA256 in (_sha256(question.encode()) for question in questions):
+    """DataError where a file holds a question of the other official split; the sha256 of each is in the package."""
+    name, other = ("data_path", "train") if split == "test" else ("train_path", "test")
+    known = set(places.own_asset(f"{other}_questions.txt").split())
+    digests = [_sha256(" ".join(row["question"].split()).encode(errors="replace")) for row in rows]
+    if n := sum(digest[:10] in known for digest in digests):
         raise DataError(
-            f"data_path: {path!r} holds problems of the train split, and only the test split is scored: name the file "
-            "of the test split"
+            f"{name}: {path!r} holds problems of the {other} split, {n} of {len(rows)}, and only the test split is "
+            f"scored, by exemplars of train: name the file of the {split} split"
         )
-    if split == "train" and _sha256("\n".join(sorted(questions)).encode()) == TEST_QUESTIONS_SHA256:
-        raise DataError(f"train_path: {path!r} is the test split, and exemplars are drawn from train: name its file")
 
 
 def canonical_jsonl(rows: list[dict[str, str]]) -> bytes:

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from decimal import Decimal
 
@@ -158,16 +159,50 @@ def _first_rows(raw: bytes) -> bytes:
     return b"\n".join(raw.splitlines()[:1319])
 
 
-@pytest.mark.parametrize("made", [bytes, _crlf, _keys_turned, _socratic, _reversed, _first_rows])
+def _without_the_first(raw: bytes) -> bytes:
+    return b"\n".join(raw.splitlines()[1:])
+
+
+def _from_the_middle(raw: bytes) -> bytes:
+    return b"\n".join(raw.splitlines()[4000:4040])
+
+
+def _one_among_others(raw: bytes) -> bytes:
+    return b'{"question": "How many?", "answer": "#### 3"}\n' + raw.splitlines()[7000]
+
+
+PARTS = [_first_rows, _without_the_first, _from_the_middle, _one_among_others]
+
+
+@pytest.mark.parametrize("made", [bytes, _crlf, _keys_turned, _socratic, _reversed, *PARTS])
 def test_the_train_split_is_never_scored_under_another_name(official, tmp_path, made):
     file = tmp_path / "test.jsonl"
     file.write_bytes(made((official / "train.jsonl").read_bytes()))
-    with pytest.raises(DataError, match="train split, and only the test split is scored"):
+    with pytest.raises(DataError, match="of the train split, .* and only the test split is scored"):
         data.load(path=str(file))
     assert data.load(split="train", path=str(file))[0].id == "train-0000"  # for exemplars it is the right one
 
 
+def test_a_part_of_the_test_split_gives_no_exemplars_and_is_scored_as_unverified(official, tmp_path):
+    file = tmp_path / "train.jsonl"
+    file.write_bytes(_from_the_middle(b"\n".join((official / "test.jsonl").read_bytes().splitlines() * 4)))
+    with pytest.raises(DataError, match="train_path: .* holds problems of the test split, 40 of 40"):
+        data.load(split="train", path=str(file))
+    assert data.open_dataset(path=str(file)).label == "unverified train.jsonl"
+    file.write_text('{"question": "Half \\ud800 of a pair?", "answer": "#### 3"}\n')
+    assert len(data.load(path=str(file))) == 1
+
+
+def test_the_digests_of_questions_are_those_of_the_official_files(official):
+    for name, n in (("test", 1319), ("train", 7473)):
+        known = places.own_asset(f"{name}_questions.txt").split()
+        rows = map(json.loads, (official / f"{name}.jsonl").read_text().splitlines())
+        questions = (" ".join(row["question"].split()).encode() for row in rows)
+        assert known == sorted(hashlib.sha256(question).hexdigest()[:10] for question in questions)
+        assert len(set(known)) == n
+
+
 @pytest.mark.parametrize("name", ["test.jsonl", "test_socratic.jsonl"])
 def test_exemplars_are_not_drawn_from_the_test_split(official, name):
-    with pytest.raises(DataError, match="train_path: .* is the test split"):
+    with pytest.raises(DataError, match="train_path: .* holds problems of the test split"):
         data.load(split="train", path=str(official / name))

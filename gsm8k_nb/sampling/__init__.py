@@ -110,7 +110,8 @@ def _prepare(run: Run, config: RunConfig, form: PromptFormat, needed: bool) -> t
 
 def _missing(config: RunConfig, problems: Sequence[Problem], journal: Journal) -> list[Asked]:
     """What is still to be asked, failed requests included; a problem's samples one after another."""
-    done = {key for key, sample in journal.samples.items() if sample.error is None}
+    final = config.sampler == "replay"  # what a source lacks it will never have: its content names the run
+    done = {key for key, sample in journal.samples.items() if final or sample.error is None}
     wanted = ((problem, index) for problem in problems for index in range(config.n_samples))
     return [(problem, index) for problem, index in wanted if (problem.id, index) not in done]
 

@@ -122,6 +122,40 @@ def test_what_is_not_stored_is_a_failure_not_a_wrong_answer(replay_config, store
     assert "3 of 4 problems" in results.headline
 
 
+def test_what_a_source_lacks_is_asked_of_it_once(replay_config, stored):
+    rows = stored.read_text().splitlines(keepends=True)
+    stored.write_text("".join(rows[:2]))
+    first = evaluate(replay_config).metrics
+    again = evaluate(replay_config.model_copy(update={"headline_rule": "strict"})).metrics
+    assert first["health"]["failed"] == again["health"]["failed"] == 2
+    assert again["rules"]["strict"]["correct"] == 1
+
+
+CUT = {
+    "a row less": lambda raw: raw[: raw[:-1].rfind(b"\n") + 1],
+    "half a row": lambda raw: raw[:-20],
+    "half a letter": lambda raw: raw[:-20] + b"\xe2\x82",
+    "another answer": lambda raw: raw.replace(b'"answer": "5"', b'"answer": "6"'),
+    "empty": lambda raw: b"",
+    "rows of no problem": lambda raw: b'{"id": 3}\n',
+    "a list": lambda raw: b"[]\n",
+}
+
+
+@pytest.mark.parametrize("cut", CUT.values(), ids=CUT)
+def test_a_run_folder_with_other_problems_than_it_began_with_is_not_replayed(replay_config, cut):
+    run = evaluate(replay_config).run
+    config = replay_config.model_copy(update={"replay_path": str(run.folder), "protocol_label": None})
+    assert len(data.load_for(config)[1]) == 4
+    file = run.folder / "problems.jsonl"
+    file.write_bytes(cut(file.read_bytes()))
+    with pytest.raises(
+        data.DataError, match=r"^replay_path: .*/problems.jsonl is damaged \(.*\): put it right"
+    ) as said:
+        data.load_for(config)
+    assert "\n" not in str(said.value)
+
+
 def test_an_edited_source_is_not_the_same_run(replay_config, stored):
     first = evaluate(replay_config)
     stored.write_text(stored.read_text().replace("#### 5", "#### 6"))
