@@ -91,15 +91,15 @@ def find_path(path: str, name: str) -> Path:
     """
     if path.startswith(OFFICIAL):
         return official_file(path.removeprefix(OFFICIAL))
-    wanted = Path(path).expanduser()
+    wanted = os.path.expanduser(path)
     places = [Path.cwd() / wanted, repository_root() / wanted]
     for place in places:
-        if place.is_file() or place.is_dir():
+        if os.path.isfile(place) or os.path.isdir(place):  # False for what no file can be called
             return place.resolve()
-        if place.exists():  # to read a pipe may wait for ever, and a device may have no end
+        if os.path.exists(place):  # to read a pipe may wait for ever, and a device may have no end
             raise FileNotFoundError(f"{name}: {path!r} is neither a file nor a folder but a pipe, socket or device")
-    tried = " or ".join(dict.fromkeys(str(place.resolve()) for place in places))
-    raise FileNotFoundError(f"{name}: no such file or folder: {path!r} (looked for {tried})")
+    tried = " or ".join(dict.fromkeys(map(os.path.normpath, places)))
+    raise FileNotFoundError(f"{name}: no such file or folder: {path[:200]!r} (looked for {tried[:400]})")
 
 
 def cache_folder() -> Path:

@@ -1,5 +1,6 @@
 import os
 import re
+import shutil
 import socket
 import sys
 import time
@@ -186,6 +187,17 @@ def test_a_corrected_typo_is_accepted(wrong, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_parameters_in_two_cells_are_all_checked():
+    first, second = 'model: str = "a/b"\nlimti: int = 4\n', "temperature: float = 0.5\n"
+    with pytest.raises(ConfigError, match="unknown parameter 'limti': did you mean 'limit'"):
+        checked_after(first, second)
+    with pytest.raises(ConfigError, match="limti"):
+        checked_after(second, first)
+    right = first.replace("limti", "limit")
+    assert checked_after(first, second, CHECK, right, second, CHECK).limit == 4
+    assert checked_after(first, second, CHECK, right).temperature == 0.5
+
+
 def test_a_name_that_is_nearly_a_parameters_is_told_of(capsys):
     assert checked_after(CELL, "temprature = 0.5").temperature == 0
     assert "passed over: 'temprature'" in (said := capsys.readouterr().out) and "'temperature'" in said
@@ -322,6 +334,10 @@ def test_missing_file_names_parameter_and_places(tmp_path, monkeypatch):
     (tmp_path / "here.jsonl").write_text("x")
     assert find_path("here.jsonl", "data_path") == (tmp_path / "here.jsonl").resolve()
     assert find_path("pyproject.toml", "data_path") == ROOT / "pyproject.toml"  # from the repository, too
+    for name in ("x" * 300, "x\0y", "~no-such-person/x", "x/" * 3000):
+        with pytest.raises(FileNotFoundError, match="data_path: no such file or folder") as caught:
+            find_path(name, "data_path")
+        assert len(str(caught.value)) < 1000
 
 
 def read(tmp_path, text: str):
@@ -377,6 +393,22 @@ def test_yaml_reads_what_is_plain(tmp_path):
             RunConfig.checked(read(tmp_path, f"temperature: {infinite}"))
 
 
+LONG = {"hex": "0x" + "f" * 100_000, "plain": "9" * 100_000, "bits": "-0b" + "1" * 100_000, "sixties": "1" + ":1" * 900}
+
+
+@pytest.mark.parametrize("number", LONG.values(), ids=LONG)
+def test_a_number_of_thousands_of_digits_is_refused_by_name(tmp_path, number):
+    for name, said in (("limit", "a finite number"), ("temperature", "a finite number"), ("model", "must be text")):
+        with pytest.raises(ConfigError, match=f"^parameter '{name}': .*{said}.*, got -?inf$"):
+            RunConfig.checked(read(tmp_path, f"{name}: {number}"))
+    for cls, name, value in (
+        (RunConfig, "limit", 10**5000), (RunConfig, "temperature", -(10**5000)), (RunConfig, "model", 16**5000),
+        (RunConfig, "dry_run", 10**5000), (CompareConfig, "runs", [10**5000]),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"^parameter '{name}': .*, got a number of thousands of digits$"):
+            cls.checked({name: value})
+
+
 def pipe(path):
     os.mkfifo(path)
 
@@ -396,10 +428,10 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path, monkeypatch, 
             find_path("odd", name)
 
 
-def test_folders_with_blanks_and_commas_in_their_names_are_listed_whole(tmp_path):
+def test_folders_with_blanks_and_commas_in_their_names_are_listed_whole(tmp_path, monkeypatch):
     from gsm8k_nb.comparing import find_runs
 
-    names = ["my run", "a, b", "plain"]
+    names = ["my run", "a, b", "plain", "[1]", "what?", "100%*"]
     for name in names:
         (tmp_path / name).mkdir()
         for file in ("config.json", "problems.jsonl", "scores.jsonl", "metrics.json"):
@@ -409,6 +441,12 @@ def test_folders_with_blanks_and_commas_in_their_names_are_listed_whole(tmp_path
     assert [folder.name for folder in find_runs(CompareConfig.checked({"runs": runs[:1]}).runs)[0]] == ["my run"]
     both = find_runs(CompareConfig.checked({"runs": [f"{tmp_path}/my *"]}).runs)[0]
     assert [folder.name for folder in both] == ["my run"]
+    monkeypatch.chdir(tmp_path)
+    many = [f"{'long' * 15}{n}" for n in range(6)]  # as one name, longer than any file's
+    for name in many:
+        (tmp_path / "plain").rename(tmp_path / name) if name == many[0] else shutil.copytree(many[0], name)
+    for separator in (",", " ", ", "):
+        assert [folder.name for folder in find_runs(separator.join(many))[0]] == many
 
 
 @pytest.mark.parametrize(

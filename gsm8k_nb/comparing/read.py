@@ -1,6 +1,7 @@
 """Finished runs as systems of a comparison: which runs, what each is called, what they share and where they differ."""
 
 import glob
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -83,18 +84,19 @@ def _listed(text: str) -> list[str]:
     """Names apart by commas or blanks; in a text of several lines, or that is a path as a whole, names have blanks."""
     if "\n" in text:
         return [name for name in text.split("\n") if name.strip()]
-    whole = any((base / text).exists() for base in (Path.cwd(), repository_root()))
+    whole = any(os.path.exists(base / text) for base in (Path.cwd(), repository_root()))
     return [text] if whole else [name for name in re.split(r"[,\s]+", text) if name]
 
 
 def _matches(name: str) -> tuple[list[Path], bool]:
     """The paths that a name or glob matches, and whether it names one run outright."""
     for base in (Path.cwd(), repository_root()):
-        paths = [Path(path) for path in sorted(glob.glob(str(base / Path(name).expanduser())))]
+        place = str(base / os.path.expanduser(name))
+        paths = [Path(path) for path in ([place] if os.path.exists(place) else sorted(glob.glob(place)))]
         if len(paths) == 1 and paths[0].is_dir() and not (paths[0] / "config.json").exists():
             return sorted(paths[0].iterdir()), False
         if paths:
-            return paths, not glob.has_magic(name)
+            return paths, not glob.has_magic(name) or os.path.exists(place)
     raise ComparisonError(f"runs: no such file or folder: {name!r}")
 
 

@@ -50,7 +50,7 @@ class RunConfig(Parameters):
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
     prompt: Literal[tuple(FORMATS)] = Field("zero_shot", description=PROMPTS_HELP)  # type: ignore[valid-type]
     n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
-    limit: int | None = Field(None, ge=1, description="use only so many problems (None for all)")
+    limit: int | None = Field(None, ge=1, le=10**9, description="use only so many problems (None for all)")
     dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
     # How a completion is made.
     temperature: float = Field(0.0, ge=0, le=5, description="0 is greedy decoding")
@@ -62,9 +62,9 @@ class RunConfig(Parameters):
     chat_template: Literal["auto", "template", "plain"] = Field(
         "auto", description="auto, template or plain; auto uses the model's template where it has one"
     )
-    shots: int | None = Field(None, ge=0, description="number of exemplars (None for the prompt's own number)")
+    shots: int | None = Field(None, ge=0, le=999, description="number of exemplars (None for the prompt's own number)")
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling, 1 is off")
-    top_k: int | None = Field(None, ge=1, description="sample from the k likeliest tokens (None is off)")
+    top_k: int | None = Field(None, ge=1, le=10**9, description="sample from the k likeliest tokens (None is off)")
     seed: int = Field(0, ge=0, lt=2**32, description="seed of exemplars, sampling, shuffling and resampling")
     # What is said of it.
     label: str | None = Field(

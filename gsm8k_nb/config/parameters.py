@@ -6,6 +6,7 @@ ConfigError: unknown parameter 'temprature': did you mean 'temperature'?
 
 import ast
 import re
+import tomllib
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,19 +16,14 @@ from typing import Any, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.texts import one_line
 
 _SECRET = re.compile(r"[?#@\s]|\b(sk|gsk|hf|xai|nvapi)[-_]|\w{24}")  # where a key may be in an address
 _KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bearer).?token|^token$")
 MISSING = {"", "none", "null", "~"}
 _NEAR = 0.75  # likeness of spelling, by difflib, from which one name is taken for another misspelt
-_MEANT = {  # what other tools call it, where the spelling is not near
-    "backend": "sampler", "engine": "sampler", "model_name": "model", "model_path": "model", "pretrained": "model",
-    "num_fewshot": "shots", "few_shot": "shots", "n_shot": "shots", "k": "n_samples", "n": "n_samples",
-    "do_sample": "temperature", "max_length": "max_new_tokens", "n_problems": "limit", "num_examples": "limit",
-    "task": "dataset", "precision": "dtype", "endpoint": "base_url", "api_base": "base_url",
-    "timeout": "request_timeout", "num_workers": "concurrency", "max_concurrency": "concurrency",
-}  # fmt: skip
+_MEANT = tomllib.loads(own_asset("other_names.toml"))
 _WANTED = {  # by pydantic's name of a fault, or its first word
     "int": "must be a whole number", "float": "must be a number", "finite": "must be a finite number",
     "bool": "must be true or false",
@@ -64,6 +60,8 @@ class _Yaml(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: Any) -> int | float:
+        if len(node.value) > 400:  # no parameter takes it, and to write it out Python may refuse
+            return float("inf")
         value = self.construct_yaml_float(node) if node.tag.endswith("float") else self.construct_yaml_int(node)
         if re.match(r"[-+]?0[0-9_]", node.value) or ":" in node.value:
             problem = f"{node.value} would be read as {value}: write a number without leading zeros, text in quotes"
@@ -148,7 +146,8 @@ class Parameters(BaseModel):
                 print(f"passed over: {name!r}, which the parameters cell does not hold (did you mean {near[0]!r}?)")
         return cls.checked({
             name: value for name, value in namespace.items()
-            if (name in stated or (name in fields or not stated) and _is_data(value)) and not _is_own(name, value)
+            if (name in stated or (name in fields or not stated) and _is_data(value))
+            and not (_NOTEBOOK_NAMES.fullmatch(name) or (name, type(value)) in (("In", list), ("Out", dict)))
         })  # fmt: skip
 
     @classmethod
@@ -163,7 +162,7 @@ class Parameters(BaseModel):
 
 
 def _stated_names(cells: Any, fields: set[str]) -> tuple[set[str], set[str]]:
-    """The names in the parameters cell, as last run, and in papermill's after it; and those of earlier runs.
+    """The names in the parameters cells, as last run, and in papermill's after them; and those of earlier runs.
 
     ``cells`` is IPython's ``In``. The parameters cell assigns parameters with their type, as in ``limit: int = None``;
     papermill's begins with ``# Parameters``. Both are empty where there is no such cell.
@@ -180,16 +179,12 @@ def _stated_names(cells: Any, fields: set[str]) -> tuple[set[str], set[str]]:
         targets = [target for step in body if isinstance(step, ast.Assign) for target in step.targets]
         names = typed | {target.id for target in targets if isinstance(target, ast.Name)}
         if typed & fields:
-            before, stated, injected = before | stated | injected, names, set()
+            if 2 * len(names & stated & fields) >= len(stated & fields):  # the cell again, and not one that adds to it
+                before, stated, injected = before | stated | injected, set(), set()
+            stated |= names
         elif source.lstrip().startswith("# Parameters"):
             before, injected = before | injected, names
     return (stated | injected if stated else set()), before
-
-
-def _is_own(name: str, value: Any) -> bool:
-    """Whether a name is IPython's own: ``In``, ``Out``, ``_i3``, ``__name__`` and the like."""
-    own = {"In": list, "Out": dict}
-    return isinstance(value, own[name]) if name in own else bool(_NOTEBOOK_NAMES.fullmatch(name))
 
 
 def _is_data(value: Any) -> bool:
@@ -215,9 +210,12 @@ def _explain(fault: Any, cls: type[Parameters]) -> str:
         message = "only 'test' is scored: exemplars come from train, scores from test"
     elif kind == "string_pattern_mismatch":
         message = f"must be {field.description}"
-    message = message if repr(value) in message else f"{message}, got {one_line(repr(value), 100)}"
+    shown = "a number of thousands of digits"
+    with suppress(ValueError):  # Python refuses to write out so many
+        shown = repr(value)
+    message = message if shown in message else f"{message}, got {one_line(shown, 100)}"
     choices = [choice for choice in getattr(field.annotation, "__args__", ()) if isinstance(choice, str)]
-    near = get_close_matches(str(value), choices, n=1)
+    near = get_close_matches(shown.strip("'"), choices, n=1)
     return f"parameter {name!r}: {message}" + (f" (did you mean {near[0]!r}?)" if near else "")
 
 

@@ -158,7 +158,7 @@ def _alike(model: str) -> str:
     folder = Path(model).expanduser().parent
     try:
         names = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".gguf")
-    except OSError:
+    except (OSError, ValueError):
         return ""
     near = get_close_matches(Path(model).name, names, n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(repr(str(folder / name)) for name in near)}?" if near else ""

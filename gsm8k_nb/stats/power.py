@@ -52,7 +52,7 @@ def problems_needed(difference: float, *, discordance: float, power: float = 0.8
     Connor's formula (1987, Biometrics 43:207) asks for 1 to 10% fewer, which leaves the exact test at 76 to 79%.
     """
     check_inside("power", power)
-    check_inside("alpha", alpha)
+    paired_power(difference, 1, discordance=discordance, alpha=alpha)  # refuses what is no share
     if difference == 0:
         raise ValueError("difference must not be 0: no number of problems shows a difference of nothing")
     z = special.ndtri(1 - alpha / 2) + abs(special.ndtri(power))

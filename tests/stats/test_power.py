@@ -41,6 +41,9 @@ def test_power_at_other_levels_and_sizes():
     assert stats.paired_power(0.2, 50, discordance=0.0) == stats.paired_power(0.2, 50, discordance=0.2)
     with pytest.raises(ValueError, match="must not be 0"):
         stats.problems_needed(0, discordance=0.2)
+    for difference, discordance in ((np.nan, 0.2), (0.1, np.nan), (5, 0.3), (0.1, 1.2), (np.inf, 0.2), (0.1, -0.1)):
+        with pytest.raises(ValueError, match="must be shares of at most 1"):
+            stats.problems_needed(difference, discordance=discordance)
     with pytest.raises(ValueError, match="n_problems at least 1, got 0"):
         stats.paired_power(0.1, 0, discordance=0.2)
 
