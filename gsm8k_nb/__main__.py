@@ -100,10 +100,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "import": ("a run folder from another tool's log", _of("logs.importing")),
     "export": ("every-eval-ever records from a scored run", _of("logs.exporting")),
     "lessons": ("the students' sheets, as an nbgrader course", _of("lessons.sheets")),
-    "parameters": (
-        "the notebooks' parameter cells, from the configuration",
-        lambda p: p.set_defaults(run=write_parameters),
-    ),
+    "parameters": ("the notebooks' parameter cells, anew", lambda p: p.set_defaults(run=write_parameters)),
 }
 
 if __name__ == "__main__":

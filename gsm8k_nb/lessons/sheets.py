@@ -9,12 +9,11 @@ come back go to ``submitted/<student>/<lesson>/``; ``nbgrader autograde <lesson>
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gsm8k_nb.places import repository_root
+from gsm8k_nb.places import repository_root, write_atomically
 
 LESSONS = "notebooks/lessons"
 CONFIG = "nbgrader_config.py"
@@ -37,8 +36,8 @@ def course(folder: Path, notebooks: Sequence[Path] | None = None):
     # nbgrader calls alembic by its bare name, also where this Python's environment was never activated.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     for book in lessons() if notebooks is None else notebooks:
-        _copy(book, folder / "source" / book.stem / book.name)
-    _copy(repository_root() / LESSONS / CONFIG, folder / CONFIG)
+        write_atomically(folder / "source" / book.stem / book.name, book.read_bytes())
+    write_atomically(folder / CONFIG, (repository_root() / LESSONS / CONFIG).read_bytes())
     config = PyFileConfigLoader(CONFIG, str(folder)).load_config()
     config.CourseDirectory.root = str(folder.resolve())
     config.NbGrader.log_level = "WARNING"
@@ -78,8 +77,3 @@ def _command(options: argparse.Namespace) -> int:
     api = course(options.folder)
     print(*(release(api, book.stem) for book in lessons()), sep="\n")
     return 0
-
-
-def _copy(file: Path, to: Path) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(file, to)

@@ -34,14 +34,7 @@ from gsm8k_nb.summary import Results
 N_EXAMPLES = 3
 RUN_FILES = ("metrics.json", "samples.jsonl", "scores.jsonl", "manifest.json")  # beside it, to be opened
 LARGEST_COPY = 8_000_000  # bytes of a report that an output of a notebook may hold
-PRINTERS = (
-    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge", "msedge",
-    # Where macOS and Windows keep them, off the PATH:
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
-    r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
-)  # fmt: skip
+PRINTERS = own_asset("printers.txt").splitlines()  # commands, and where macOS and Windows keep them off the PATH
 PRINT_SECONDS = 120  # a report of the largest size prints in a few
 
 FIGURES = {

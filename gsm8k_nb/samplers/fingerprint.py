@@ -11,6 +11,7 @@ import hashlib
 import json
 import random
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,18 +26,7 @@ LONGEST_HEADER = 100 << 20  # bytes, safetensors' own bound
 LONGEST_SETTINGS = 1 << 20  # bytes of a JSON file that is read as settings
 LOCAL = ("transformers", "vllm", "ray")  # samplers whose ``model`` is a folder, a file or a hub id
 PACKAGE = "package:"
-PARTS = {  # what the files of a folder belong to
-    "adapter": re.compile(r"adapter_.*"),
-    "weights": re.compile(  # with how they are packed; what a trainer keeps beside them is no part of the model
-        r"(?!optimizer|scheduler|scaler|rng_state|training_args).*\.(safetensors|bin|pth?|gguf)|.*\.index\.json|"
-        r"params\.json|.*quant.*\.json"
-    ),
-    "chat_template": re.compile(r"chat_template\.(jinja|json)"),
-    "tokenizer": re.compile(
-        r"tokenizer.*|special_tokens_map\.json|added_tokens\.json|vocab\..*|merges\.txt|tekken\.json|.*\.model"
-    ),
-    "config": re.compile(r"config\.json"),
-}
+PARTS = {part: re.compile(names) for part, names in tomllib.loads(places.own_asset("model_files.toml")).items()}
 NOTES = ("transformers_version", "_name_or_path", "name_or_path")  # in settings: who saved them, and where
 
 

@@ -146,6 +146,10 @@ def test_a_server_without_any_token_limit_is_not_used(words):
         ("it has a maxOutputTokens value of 100000 but the supported range is from 1 to 65537", "Lower max_new_tokens"),
         ("max_completion_tokens or max_tokens must not exceed 4096", "Lower max_new_tokens"),
         ("Could not finish the message because max_tokens or model output limit was reached", "Raise max_new_tokens"),
+        ("Invalid value for max_tokens: must be between 1 and 256", "Lower max_new_tokens"),
+        ("max_tokens must be less than or equal to 2048", "Lower max_new_tokens"),
+        ("Invalid max_tokens: this model takes up to 1024", "Lower max_new_tokens"),
+        ("max_tokens should be <= 512", "Lower max_new_tokens"),
         ("", "Change the parameters"), ("Bad Request", "Change the parameters"),
     ],
 )  # fmt: skip
