@@ -9,16 +9,17 @@ bounded number of times, so the time is linear in the length of the text.
 """
 
 import re
+from collections import deque
 from decimal import Decimal
-from itertools import pairwise
+from itertools import islice, pairwise
 
-from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, WORDS, is_ordinal, normalise, value
+from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, ORDINAL, WORDS, normalise, value
 from gsm8k_nb.answers.passages import answer_part, has_no_last_word, until_each_question, without_programs
 from gsm8k_nb.answers.sentences import ABSENT, Reading, number_of, worked_out
 
 WINDOW = 400  # characters behind a marker or phrase in which its value must stand
 LONGEST = 600  # characters of a sentence that are looked at, from its end
-MAX_CANDIDATES = 1000  # a text with more statements of one kind repeats itself
+MAX_CANDIDATES = 1000  # a text with more statements of one kind, or more questions, repeats itself
 MAX_STEP = 20  # a greater number before a dot and a word is not the number of a step
 RETRACTED: Reading = (False, Decimal(0))  # an empty box: what was stated before it holds no more
 IN_WORDS: Reading = (False, Decimal(1))  # a statement in words alone
@@ -26,20 +27,20 @@ IN_WORDS: Reading = (False, Decimal(1))  # a statement in words alone
 _MARKER = re.compile(r"#{4,}")
 _BOX = re.compile(r"(?:\\f?box(?:ed)?|\bboxed|\x08oxed)(?: ?\{| ?(?=\$?-?[0-9]))")
 _BALANCED = re.compile(r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+")
-_TAG = re.compile(r"<(?:[a-z_]{0,20}(?:answer|solution)[a-z_]{0,12}|final) ?>")
+_TAG = re.compile(r"<(?:[a-z_]{0,20}(?:answer|solution|result)[a-z_]{0,12}|final) ?>")
 _PHRASE = re.compile(
     r"""ans(?<![a-z/]ans)(?:wers?)?(?![a-z])["'*_`)\]]{0,4}(?: ?\([^()\n]{0,40}\))?"""
     r"(?:[ ,]{1,2}(?:to|for|of|in|on|as|here|therefore|then|thus|now|we|i)\b[^.:=\n]{0,80}?|,[^.:=,\n]{0,60},)?"
-    r"""["'*_`]{0,4} {0,2}(?:(?P<label>[:=]|-?>|is:(?=[*_ ]*\n))"""
+    r"""["'*_`]{0,4} {0,2}(?:(?P<label>[:=]|->|is:(?=[*_ ]*\n))"""
     r"|(?:is|was|are|equals|becomes|(?:would|will|should|must) be|comes (?:out )?to)(?![\w']))"
 )
 _OTHER_PHRASE = re.compile(r"(?:答案|答え|答|정답|답)[*_ ]{0,3}(?:(?P<label>[:=])|[是为為は은]|應該是|应该是)")
 _HEADING = re.compile(r"^[ \t#>*_]{0,8}(?:the )?(final )?answer[ *_#]{0,4}$", re.MULTILINE)
-_FINAL_ANSWER = re.compile(rf"final answer(?=[^\w\n:=]{{0,6}}(?:{CURRENCY} ?)?[0-9])", re.IGNORECASE)
+_BARE_PHRASE = re.compile(rf"(?i)(?:final answer|\b(?:that|it) should be)(?=[^\w\n:=]{{0,6}}(?:{CURRENCY} ?)?[0-9])")
 _A_LABEL = re.compile(r"^[ \t>*_#\"'(]{0,6}A[*_]{0,2} ?:", re.MULTILINE)
 _KINDS = (  # what a text must hold to be searched for the pattern: many times faster than the search
     ("####", _MARKER), ("box", _BOX), ("<", _TAG), ("ans", _PHRASE), ("答", _OTHER_PHRASE), ("답", _OTHER_PHRASE),
-    ("answer", _HEADING), ("final answer", _FINAL_ANSWER), ("a:", _A_LABEL), ("a*", _A_LABEL),
+    ("answer", _HEADING), ("final answer", _BARE_PHRASE), ("should", _BARE_PHRASE), ("a:", _A_LABEL), ("a*", _A_LABEL),
 )  # fmt: skip
 
 _LEAD = re.compile(
@@ -72,7 +73,7 @@ _ASIDE = re.compile(
 _ASKS = re.compile(r"\b(?:how|what|which|can you|could you)\b.*\?\Z", re.IGNORECASE)
 # A heading of which nothing below is the answer.
 _REST = re.compile(rf"\n[\W_]{{0,8}}+(?:{WORDS.check}|{WORDS.explanation})\b[^\n0-9]*(?:\n|\Z)", re.IGNORECASE)
-_EMPTY_LABEL = re.compile(r"\n\W{0,6}(?:A|Answer)\W{0,6}\Z")
+_EMPTY_LABEL = re.compile(r"\n(?:\W{0,6}(?:A|Answer)\W{0,6}|[-=_*]{3,})\Z")
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"\w")
 
@@ -82,7 +83,7 @@ def flexible(text: str, cut: bool = False) -> Decimal | None:
     part, is_end = answer_part(text)
     part = without_programs(part)
     cut = (cut and is_end) or part.rfind(r"\[") > part.rfind(r"\]") or part.rfind(r"\(") > part.rfind(r"\)")
-    pieces = list(until_each_question(normalise(part)))
+    pieces = list(islice(until_each_question(normalise(part)), MAX_CANDIDATES))
     for piece in pieces:
         stated, number = _stated(piece)
         if not stated and not (cut and piece is pieces[-1]):
@@ -98,10 +99,9 @@ def _stated(text: str) -> Reading:
     found: list[re.Match[str]] = []
     for hint, pattern in _KINDS:
         if hint in lower:
-            found += list(pattern.finditer(text if pattern in (_A_LABEL, _FINAL_ANSWER) else lower))[-MAX_CANDIDATES:]
+            found += deque(pattern.finditer(text if pattern in (_A_LABEL, _BARE_PHRASE) else lower), MAX_CANDIDATES)
     found.sort(key=lambda match: match.span())
-    anything = retracted = False
-    limit = len(text)
+    anything, retracted, limit = False, False, len(text)
     for index in range(len(found) - 1, -1, -1):
         reading = _statement(text, found[index], limit, found[index - 1].end() if index else 0)
         if reading[0]:
@@ -122,8 +122,6 @@ def _statement(text: str, match: re.Match[str], limit: int, before: int) -> Read
     if match.re is _TAG:
         close = text.find("</", end, limit)
         return _section(text, end, limit if close < 0 else close)
-    if text[max(0, start - 24) : start].rpartition("<")[2][:1] == "/":
-        return ABSENT  # a closing tag: </final_answer>
     return _behind_phrase(text, match, limit)
 
 
@@ -134,7 +132,7 @@ def _behind_marker(text: str, start: int, limit: int) -> Reading:
     has_more = _WORD.search(text, stop) is not None
     if _NO_NUMBER.match(text, lead, stop):
         return True, None
-    if number is None or has_more and (_step_number(text, lead) == lead or is_ordinal(text, number)):
+    if number is None or has_more and (_step_number(text, lead) == lead or ORDINAL.match(text, number.end())):
         return ABSENT
     if number.start() > lead and _DIGIT.search(text, stop):
         return ABSENT  # a heading with working below it

@@ -51,7 +51,7 @@ _NO_NUMBER_BEFORE = re.compile(
     r"(?:[A-Za-z]|[0-9][:'/_]|\^\{?[ ]?[-+]?|[A-Za-z0-9)}]_{1,4}\{?|(?:[0-9]|\b[ckm]?m)\*\*)\Z"
 )
 _SUSPECT_BEFORE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz:'/_{*")  # of the pattern above
-_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
+ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)  # behind a number
 _SYMBOLS = "$£€¥₹₩₽₱฿₫₪₺₦¢"
 _CODES = r"(?:USD|EUR|GBP|INR|JPY|CNY|CAD|AUD|RMB|US|Rs|RM)"
 CURRENCY = rf"(?:(?:\b(?:US|CA|AU|NZ|HK|SG|[ACRS]))?[{_SYMBOLS}]|\b{_CODES}\.?)"
@@ -66,11 +66,6 @@ def value(text: str, match: re.Match[str]) -> Decimal | None:
     negative = _is_negative(text[max(0, match.start() - 16) : match.start()])
     amount = _amount(match, number) if negative is not None else None
     return amount.copy_negate() if amount and negative else amount  # -amount would round to the caller's context
-
-
-def is_ordinal(text: str, match: re.Match[str]) -> bool:
-    """Whether a match of ``NUMBER`` is an ordinal: ``1st``, ``3rd``."""
-    return _ORDINAL.match(text, match.end()) is not None
 
 
 def plain_decimal(text: str) -> Decimal | None:
@@ -151,6 +146,7 @@ _BLANK_THOUSANDS = re.compile(
     r"[1-9](?<![\d.,:/'-].)(?<!\d[ ~'].)[0-9]{0,2}([ ~'])[0-9]{3}(?:\1[0-9]{3})*(?![ ~']?\d|-[A-Za-z]| ?[/:]\d)"
 )
 _NAME_BEFORE = re.compile(rf"\b{WORDS.named} ?\Z", re.IGNORECASE)
+_NEGATIVE = re.compile(r"(?:(\b(?:is|was|be|of|to|at) )minus|\bnegative) (?=\$?[0-9])")
 _ON_THE_HOUR = re.compile(r"(?<![\d:.])(\d{1,2}):00(?![:\d])")
 _ONE_BY_ONE = re.compile(r"[0-9](?<![^\s(*$:].)([-\n])[0-9](?:\1[0-9])+(?![^\s.,)*$])(?! ?=)")
 _LATEX_NEIGHBOURS = re.compile(r"(\\[A-Za-z]+)(?=\\[A-Za-z])")
@@ -166,26 +162,26 @@ _LATEX_COMMAND = re.compile(r"\\([A-Za-z]+|[^A-Za-z0-9])")
 
 def normalise(text: str) -> str:
     """``text`` with one spelling for each sign, digit, fraction and LaTeX form that the grammar reads."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     latex = "\\" in text
     if latex:
         text = _LATEX_NEIGHBOURS.sub(r"\1 ", text)
         text = _LATEX_THIN_SPACE.sub("\u2009", _LATEX_ESCAPED.sub(r"\\", text).replace("\\!", ""))
-    if "{,}" in text:
-        text = text.replace("{,}", ",")
+    text = text.replace("{,}", ",")
     if not text.isascii():
         text = _plain_characters(text)
     if latex:
         text = _plain_latex(text)
+    if "minus " in text or "negative " in text:
+        text = _NEGATIVE.sub(r"\1-", text)
     if ":00" in text:
         text = _ON_THE_HOUR.sub(r"\1", text)
     return _ONE_BY_ONE.sub(_only_digits, _BLANK_THOUSANDS.sub(_joined, text))
 
 
 def _joined(match: re.Match[str]) -> str:
-    is_name = _NAME_BEFORE.search(match.string[max(0, match.start() - 12) : match.start()])
-    return match[0] if is_name else _only_digits(match)
+    before = match.string[max(0, match.start() - 12) : match.start()]
+    return match[0] if _NAME_BEFORE.search(before) else _only_digits(match)
 
 
 def _only_digits(match: re.Match[str]) -> str:

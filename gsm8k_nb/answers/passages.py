@@ -41,7 +41,7 @@ _PROGRAM_LINE = re.compile(
     r"|[A-Za-z]\w* ?=(?!=)(?: ?[-+*/(]* ?[A-Za-z_][\w.]*\)*)+\(?[^=\n]*\Z)"
 )
 _BREAKS_OFF = re.compile(
-    rf"(?:[-+*/×÷=(\[{{<:;&]|;\s*\}}|\\\w+|\b{WORDS.not_last})\s*\Z|\([^()\n]{{0,60}}\w\Z", re.IGNORECASE
+    rf"(?:(?<![0-9]/)[-+*/×÷=(\[{{<:;&]|;\s*\}}|\\\w+|\b{WORDS.not_last})\s*\Z|\([^()\n]{{0,60}}\w\Z", re.IGNORECASE
 )
 _SENTENCE_END = r"(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?:]\s{1,2}|\n"
 _UNFINISHED = re.compile(  # a last sentence of three words or more, without number and full stop

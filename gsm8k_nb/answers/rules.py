@@ -40,7 +40,7 @@ _OURS = (
     Rule("strict", "the number behind the first '####', commas removed, outside closed reasoning",
          "Cobbe et al. 2021 (arXiv:2110.14168), with blanks optional and numbers compared", strict, version="2"),
     Rule("flexible", "the last statement (marker, box, answer phrase), else the number that the last sentence is about",
-         "gsm8k_nb.answers.flexible", flexible, when_cut=partial(flexible, cut=True), version="3"),
+         "gsm8k_nb.answers.flexible", flexible, when_cut=partial(flexible, cut=True), version="4"),
 )  # fmt: skip
 RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _OURS} | PEER_RULES)
 

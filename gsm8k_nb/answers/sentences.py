@@ -12,7 +12,7 @@ Numbers in bold outrank all others. Where there is an ``=``, only what it equals
 import re
 from decimal import Decimal
 
-from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, WORDS, is_ordinal, value
+from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, ORDINAL, WORDS, value
 
 Reading = tuple[bool, Decimal | None]  # (something was stated, the number it is); (True, None): stated, but no number
 ABSENT: Reading = (False, None)
@@ -58,6 +58,9 @@ _OPERATION_BEHIND = re.compile(
 )
 _DIFFERENCE_BEHIND = re.compile(r"%? ?(?:[-/^]|x(?= ?[0-9])) ?[($£€]{0,2} ?[0-9]| ?[-/]\s*\Z")
 _OPERATION_BEFORE = re.compile(rf"(?:[A-Za-z0-9)%]{_OPERATOR}|(?:\b[a-z]|[0-9)%]) - |[0-9] ?/ ?){_TO_THE_NUMBER}")
+_UNSOLVED = re.compile(  # an equation that is left in its unknown: 3x + 4 = 19
+    r"[^=]*?(?:[0-9][xyzn]\b|\b[xyzn] [-+*/×] [^=\s]|[0-9)] [-+*/×] [xyzn]\b)[^=A-Za-z$]*=[^=A-Za-z$]*\Z"
+)
 
 
 def number_of(sentence: str, is_exact: bool = True) -> Reading:
@@ -67,6 +70,8 @@ def number_of(sentence: str, is_exact: bool = True) -> Reading:
     """
     bold = [span.span() for span in _BOLD.finditer(sentence)]
     start, stop = (0, len(sentence)) if bold else _main_clause(sentence)
+    if sentence[start : start + 1] == "=" and _UNSOLVED.match(sentence):
+        return True, None
     best, best_key = None, (False, False, 0)
     for match in NUMBER.finditer(sentence, start, stop):
         negated = _NEGATION.search(sentence, max(0, match.start() - 24), match.start())
@@ -96,7 +101,7 @@ def _main_clause(sentence: str) -> tuple[int, int]:
 
 def _rank(sentence: str, start: int, match: re.Match[str]) -> int:
     before = sentence[max(start, match.start() - 80) : match.start()]
-    if is_ordinal(sentence, match):
+    if ORDINAL.match(sentence, match.end()):
         return -1
     if _ADJUNCT_BEHIND.match(sentence, match.end()) or _PURPOSE.search(before):
         return 0

@@ -3,6 +3,7 @@
 import json
 import lzma
 import time
+from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
 
@@ -45,6 +46,13 @@ A_CONCLUSION_NAMES_ITS_CONDITION_FIRST = [
     ("The ratio is 3:2, so Tim gets 12.", "12"),
     ("So, it costs $5 + $3 = $8 for 2 people.", "8"),
     ("The final price is $20 - $4 = $16, so he saves $4.", "4"),
+    ("So, by the end of week 4, Mia's savings amount to €260.", "260"),
+    ("So 5 years ago Ben was 7 years old, and now he is 12.", "12"),
+    ("Given that there are 7 days in a week, she earns 210 zł.", "210"),
+    ("So he leaves at 5 p.m. after working for 8 hours.", "5"),
+    ("The bakery made 18 loaves using 9 kg of flour.", "18"),
+    ("So the 2nd pump fills the tank in 6 hours.", "6"),
+    ("Only 16 out of the 80 seats stayed empty.", "16"),
 ]
 
 A_LABEL_IS_FOLLOWED_BY_A_SENTENCE = [
@@ -60,6 +68,11 @@ A_LABEL_IS_FOLLOWED_BY_A_SENTENCE = [
     ("The answer is 12 pens for 3 boys.", "12"),
     ("**Answer:** The cost of 3 nights would be $210.", "210"),
     ("Answer:\n\nThe 3 cats eat 9 cans a day.", "9"),
+    ("Answer - 24 apples in 3 crates", "24"),
+    ("The answer, rounded to 2 decimals, is 3.67", "3.67"),
+    ("The answer is not 20 but 24.", "24"),
+    ("answer: 22\nconfidence: 90", "22"),
+    ('{"final_answer": "22", "confidence": 95}', "22"),
 ]
 
 TIMES_UNITS_AND_GROUPS_OF_DIGITS = [
@@ -80,6 +93,16 @@ TIMES_UNITS_AND_GROUPS_OF_DIGITS = [
     ("He read 15 120-page books", "15"),
     ("The answer (arabic numerals) is:\n\n4\n5\n0", "450"),
     ("The answer is 1-2-0.", "120"),
+    ("\\boxed{45 \\; \\frac{\\$}{\\text{hr}}}", "45"),
+    ("\\boxed{\\text{In 3 days: } 45}", "45"),
+    ("\\boxed{12\\ \\mathrm{m^3}}", "12"),
+    ("It costs 1 500 000 ₫ in all.", "1500000"),
+    ("Rs. 2,400/-", "2400"),
+    ("They collect kr 1 250 in 3 days.", "1250"),
+    ("He gets 50p back.", "50"),
+    ("The balance is minus 18 dollars.", "-18"),
+    ("The temperature will be negative 5 degrees.", "-5"),
+    ("So he has 20 minus 5 pens.", None),
 ]
 
 OTHER_SCRIPTS = [
@@ -88,6 +111,11 @@ OTHER_SCRIPTS = [
     ("所以她一共有42个。", "42"),
     ("一共是 36 元，每天 12 元。", "36"),
     ("She has 40.\n\n问题：7个人？\n答案：7", "40"),
+    ("综上所述，她每天赚 18 美元。", "18"),
+    ("最终结果是 56 元（其中 8 元为运费）。", "56"),
+    ("したがって、3日後には 21 ページ残ります。", "21"),
+    ("他有 13 个。\n答案：无法确定", None),
+    ("**答案**：３６", "36"),
 ]
 
 REASONING_MARKS = [
@@ -104,6 +132,8 @@ REASONING_MARKS = [
     ("<think>6 * 7 = 42\nThe final answer is \\boxed{42", "42"),
     ("<think>6 * 7 = 42, so the answer is 42", None),
     ("assistantfinalShe makes 18.", "18"),
+    ("<internal_monologue>the answer is 20</internal_monologue>\nShe makes 18.", "18"),
+    ("<think>\nThe answer is \\boxed{20}.\n</think>\n\nThe total is 20 + 4 = 24.", "24"),
 ]
 
 STATEMENTS_IN_TAGS_BLANKS_AND_BOXES = [
@@ -119,6 +149,12 @@ STATEMENTS_IN_TAGS_BLANKS_AND_BOXES = [
     ("Finish[9867650]", "9867650"),
     ("Action 1: Finish[12]", "12"),
     ("A: 4 + 5 = 9.\nA: 9", "9"),
+    ("<answer>4 * 5 = 20\n20 + 2 = 22</answer>", "22"),
+    ("<result>22</result> took 3 steps", "22"),
+    ("[ANSWER] 22 [/ANSWER] in 3 days", "22"),
+    ("Answer: 20\n\nOops, that should be 24.", "24"),
+    ("#### 20\n\nHold on, she sells 3 dozen. #### 36", "36"),
+    ("The answer is 18. This leaves out the tax of 2, so the final answer is 20.", "20"),
 ]
 
 WORKING_IN_WORDS = [
@@ -148,6 +184,14 @@ NO_ANSWER = [
     ("So the total is (12", None),
     ("So she has 12 eggs and then she", None),
     ("So the total cost of the", None),
+    ("The answer depends on the price of the 3 pens.", None),
+    ("I don't have enough information to say how many of the 12 are left.", None),
+    ("Let x be the number of pens. Then 3x + 4 = 19.", None),
+    ("So 5 + y = 12", None),
+    ("Therefore Carla wins 2x = 20 games.", "20"),
+    ("So 2 x $9 = $18", "18"),
+    ("So she earns 4 hours * $15/hour", None),
+    ("So the cost is 5 times 6.", None),
 ]
 
 PROGRAMS_AND_LOOPS = [
@@ -160,6 +204,8 @@ PROGRAMS_AND_LOOPS = [
     ("import math\nx = 3\nprint(x)", None),
     ("So 5 + 5 = 10. So 5 + 5 = 10. So 5 + 5 = 10. So 5 + 5 = 10. So 5 + 5 = 10.", None),
     ("The answer is 10. The answer is 10. The answer is 10. The answer is 10. The answer is 10.", "10"),
+    ("```javascript\nlet x = 12;\nconsole.log(x);\n```", None),
+    ("She has 12, 14, 16, 18, 20, 22, 24, 26, 28,", None),
 ]
 
 HEADINGS_OF_LEVEL_FOUR = [
@@ -220,6 +266,9 @@ WHAT_FOLLOWS_AN_ANSWER = [
     ("There are 7 pens left. How many of the 2 boxes are full?", "7"),
     ("How many of the 12 eggs did she sell?", None),
     ("I can't determine how many of the 12 eggs she sold.", None),
+    ("She earns $18.\n\n---", "18"),
+    ("She earns $18.\n\n---\n\nExercise 2: Tom has 5", "18"),
+    ("Julia has 18 eggs left – enough for 3 cakes.", "18"),
 ]
 
 A_TEXT_THAT_BREAKS_OFF = [
@@ -234,6 +283,7 @@ A_TEXT_THAT_BREAKS_OFF = [
     ("int main() { int x = 5; std::cout << x * 2; }", None),
     ("So Tom has 2(n + 3) pens", None),
     ("Final answer = 12.5 meters / 2.5 meters / 2", None),
+    ("She has 3 + 4 = 7 apples. She gives 2 to", None),
 ]
 
 KINDS = (
@@ -275,16 +325,18 @@ def test_shared_case_of_a_kind(row):
     assert extract(row["completion"], row["rule"]) == wanted
 
 
-# A set of our own: what two small models wrote for problems of the classroom set, labelled by hand before the readings
-# of any rule were seen; half drawn at random, half where rules disagree. SmolLM2's texts stand in the stored runs.
+# A set of our own: what three small models wrote for problems of the classroom set, labelled by hand before gold or the
+# readings of any rule were seen; half drawn at random (seeded), half where rules disagree. The texts of SmolLM2 stand
+# in the stored runs.
 
 LABELLED = Path(__file__).with_name("labelled.jsonl")
 STORED = Path(__file__).resolve().parents[2] / "outputs" / "stored"
 LEAST = {"random": 0.97, "contested": 0.90}
+MODELS = ("SmolLM2-135M-Instruct", "Qwen/Qwen2.5-Coder-0.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct")
 
 
 def labelled():
-    """(half, text, finish reason, answer or None) of each completion."""
+    """(model, half, text, finish reason, answer or None) of each completion."""
     stored = {}
     for file in STORED.glob("*/samples.jsonl.xz"):
         with lzma.open(file, "rt", encoding="utf-8") as lines:
@@ -294,19 +346,22 @@ def labelled():
         for row in map(json.loads, lines):
             sample = row if "text" in row else stored[row["run"], row["problem_id"], row["sample_index"]]
             answer = None if row["answer"] is None else Decimal(row["answer"])
-            yield row["half"], sample["text"], sample["finish_reason"], answer
+            [model] = [name for name in MODELS if row["run"].startswith(name)]
+            yield model, row["half"], sample["text"], sample["finish_reason"], answer
 
 
 def test_the_labelled_completions_are_read_as_a_careful_person_reads_them():
-    right = {half: [] for half in LEAST}
-    others = {half: [] for half in LEAST}
-    for half, text, finish_reason, answer in labelled():
-        right[half].append(judge(text, 1, "flexible", finish_reason)[0] == answer)
-        others[half].append(extract(text, "lm_eval_flexible") == answer)
-    assert sum(map(len, right.values())) >= 200
-    for half, least in LEAST.items():
-        share = sum(right[half]) / len(right[half])
-        assert share >= least and share > sum(others[half]) / len(others[half])
+    right, others = defaultdict(list), defaultdict(list)
+    for model, half, text, finish_reason, answer in labelled():
+        for group in (("all", half), (model, half)):
+            right[group].append(judge(text, 1, "flexible", finish_reason)[0] == answer)
+            others[group].append(extract(text, "lm_eval_flexible") == answer)
+    assert len(right["all", "random"]) >= 130 and len(right["all", "contested"]) >= 180
+    assert set(right) == {(group, half) for group in ("all", *MODELS) for half in LEAST}
+    for (group, half), read in right.items():
+        share = sum(read) / len(read)
+        slack = 0 if group == "all" else 1 / len(read)  # one text more of one model alone
+        assert share >= LEAST[half] - slack and share > sum(others[group, half]) / len(read), (group, half)
 
 
 # What is known about a completion is used.
@@ -338,7 +393,7 @@ def test_other_rules_and_other_endings_know_nothing_of_the_token_limit():
 
 
 def test_rules_carry_versions():
-    assert (RULES["strict"].version, RULES["flexible"].version) == ("2", "3")
+    assert (RULES["strict"].version, RULES["flexible"].version) == ("2", "4")
     assert all(rule.version for rule in RULES.values())
 
 
@@ -355,6 +410,11 @@ MEGABYTE = {
     "fences": "```\n",
     "thoughts": "<think></think>",
     "single digits": "1-",
+    "questions": "Question: how many 5?\n",
+    "labels": "答案是",
+    "rules": "---\n",
+    "unknowns": "2x + 3 = 7, ",
+    "negatives": "it should be negative 5 ",
 }
 
 
