@@ -43,6 +43,7 @@ class Calculation:
     wrong: bool
 
 
+LONGEST = 50_000  # characters of a text, at its end, in which calculations are looked for
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|(?!0\d)\d+)(?:\.\d+)?|\.\d+"
 _VALUE = rf"(?:{_NUMBER})%?"
 _TERM = rf"\({{0,3}}-?{_VALUE}\){{0,3}}"
@@ -67,7 +68,7 @@ _FRACTION = re.compile(rf"(?:{_NUMBER})/(?:{_NUMBER})")  # written without space
 
 def calculations(text: str) -> Iterator[Calculation]:
     """Every calculation that can be read in a text, line by line: those in prose, then the annotations of that line."""
-    return itertools.chain.from_iterable(map(_of_line, text.splitlines()))
+    return itertools.chain.from_iterable(map(_of_line, text[-LONGEST:].splitlines()[len(text) > LONGEST :]))
 
 
 @functools.lru_cache(maxsize=2**12)  # every sample of a problem is compared with the same solution

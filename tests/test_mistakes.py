@@ -249,6 +249,36 @@ def test_time_is_linear_in_the_length(name):
     assert time.process_time() - start < 10  # about 1 s for 100,000 characters; a quadratic match takes minutes
 
 
+MEGABYTE = {
+    "lines": "3 + 4 = 7\n",
+    "one line": "3 + 4 = 7, ",
+    "chain": "3 + 4 = ",
+    "annotations": "<<3+4=7>>7 ",
+    "prose": "So she has 5 eggs in 3 days. ",
+    "digits": "7",
+    "boxes": "\\boxed{7} ",
+    "latex": "\\frac{3}{4} \\times 5 = 3.75 \\\\ ",
+    "chinese": "所以她一共有 3 + 4 = 7 个。",
+}
+
+
+@pytest.mark.parametrize("name", MEGABYTE)
+def test_a_megabyte_is_analysed_in_a_second(name):
+    text = MEGABYTE[name] * (1_000_000 // len(MEGABYTE[name]))
+    times = []
+    for end in ("a", "b"):  # two texts: the second is not remembered
+        start = time.process_time()
+        report(text + end, 7)
+        times.append(time.process_time() - start)
+    assert min(times) < 1
+
+
+def test_the_end_of_a_long_text_is_looked_at():
+    long = "She counts on.\n" * 10_000
+    assert [c.wrong for c in calculations(f"3 + 4 = 8\n{long}5 + 5 = 11\n")] == [True]
+    assert report(f"{long}5 + 5 = 11\n#### 11", 11).kind == "wrong_calculation"
+
+
 # ---- kinds
 
 
