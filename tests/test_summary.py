@@ -199,6 +199,15 @@ def test_a_rule_that_fails_on_a_text_is_counted_listed_and_ends_nothing(problems
     assert len(warnings) == 1 and "test-0001, sample 0: ValueError: Exceeds the limit (4300" in warnings[0]
 
 
+@pytest.mark.parametrize("spelt", ["{}.00", "{}.", "0{}", "{}.0 exactly", "1{}"])
+def test_the_right_number_in_a_spelling_that_official_misses_ends_nothing(problems, tmp_path, spelt):
+    texts = [[f"#### {spelt.format(problem.answer)}"] for problem in problems]
+    results = results_of(problems, texts, tmp_path, headline_rule="official", n_resamples=100)
+    kinds = tables.error_kinds(results)
+    assert results.metrics["rules"]["official"]["correct"] == 0 and len(kinds) > 0
+    assert (results.metrics["rules"]["strict"]["correct"] > 0) == (spelt != "1{}")
+
+
 def test_steps_with_other_parameters_are_sent_back_or_made_anew(problems, tmp_path, capsys):
     results = results_of(problems, [["#### 5"]] * 4, tmp_path, rules="both")
     run, config = results.run, results.config

@@ -257,9 +257,10 @@ def test_equal_models_are_found_different_too_often_without_correction():
 
 def test_a_contest_gives_p_that_is_not_rounded(monkeypatch):
     """0.05004 is no alarm at 5%, and 0.04996 is one, though four digits of both are 0.0500."""
-    p = iter([0.05004, 0.04996])
+    values = [0.05004, 0.04996, 0.010004, 0.009996, 0.00100004, 0.1000004]
+    p = iter(values)
     monkeypatch.setattr(better.stats, "mcnemar_p", lambda a, b: next(p))
-    assert [better.contest(n_models=2, n_problems=50)["p"].item() for _ in range(2)] == [0.05004, 0.04996]
+    assert [better.contest(n_models=2, n_problems=50)["p"].item() for _ in values] == values
 
 
 # --- sliders
