@@ -421,6 +421,24 @@ def test_lighteval_that_wrote_columns_as_text(bring, tmp_path, metrics):
         bring(write_parquet(tmp_path / "cut.parquet", as_text), **STATED)
 
 
+@pytest.mark.parametrize(
+    ("column", "read"),
+    [
+        ("['#### 1', \"It's\\n#### 2\"]", ["#### 1", "It's\n#### 2"]), ("('#### 1', '#### 2')", "is a tuple|tuple"),
+        ("'#### 1'", ["#### 1"]), ("[18]", "holds a number .*not a text"), ("{'text': 'a'}", "holds an object"),
+        ("#### 1", "'predictions' is no list of texts"), ("['#### 1', None]", ["#### 1", None]), ("[", "is no list"),
+    ],
+)  # fmt: skip
+def test_what_lightevals_columns_of_text_may_hold(bring, tmp_path, column, read):
+    row = {"example": Q[0], "predictions": column, "gold": GOLD[0], "metrics": "{}"}
+    file = write_parquet(tmp_path / "x.parquet", [row])
+    if isinstance(read, list):
+        assert texts(bring(file, **STATED)) == read
+    else:
+        with pytest.raises(LogError, match=read):
+            bring(file, **STATED)
+
+
 # OpenCompass, evalscope, Qwen2.5-Math, verl, Meta
 
 
