@@ -177,10 +177,10 @@ def main() -> None:
     print(f"| worst of | {' | '.join(f'n = {n}' for n in SIZES)} |\n|{'---|' * (len(SIZES) + 1)}")
     for name, cells in rows(levels, many, rng):
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    print("\nThe same search with the usual tests, the highest level found:\n")
+    print("\nThe same search with the usual tests, the highest level found, with the bounds of its draws:\n")
     print(f"| test | {' | '.join(f'n = {n}' for n in SIZES)} |\n|{'---|' * (len(SIZES) + 1)}")
     for name, found in usual.items():
-        print(f"| {name} | {' | '.join(f'{level:.1%}' for level in found)} |")
+        print(f"| {name} | {' | '.join(bounded(round(level * few), few) for level in found)} |")
 
 
 if __name__ == "__main__":
