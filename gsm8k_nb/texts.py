@@ -36,7 +36,7 @@ def one_line(message: str | BaseException, most: int = 500) -> str:
 def degenerate(text: str) -> bool:
     """Whether a text ends in a loop: its end is one piece of 5 to 200 characters, four times over."""
     end = text.rstrip()
-    return any(len(end) >= 4 * n and end[-3 * n :] == end[-4 * n : -n] for n in range(5, 201))
+    return len(end) > 19 and end[-5:] in end[-205:-5] and any(end[-3 * n :] == end[-4 * n : -n] for n in range(5, 201))
 
 
 def p_value(p: float, alpha: float = 0.05) -> str:
