@@ -62,9 +62,7 @@ def _around_reasoning(text: str) -> tuple[str, str]:
     lower = text.lower()
     if not any(hint in lower for hint in HINTS.reasoning):
         return text, ""
-    end = 0
-    for closing in _REASONING_END.finditer(text):
-        end = closing.end()
+    end = max((closing.end() for closing in _REASONING_END.finditer(text)), default=0)
     opening = _REASONING_START.search(text, end)
     return (text[end : opening.start()], text[opening.end() :]) if opening else (text[end:], "")
 
@@ -99,8 +97,6 @@ def until_each_question(text: str) -> Iterator[str]:
 
 def without_programs(text: str) -> str:
     """``text`` without its fenced programs: their numbers are no answer, what they print would be."""
-    if "```" not in text:
-        return text
     return _FENCE.sub(lambda m: "\n" if m[1] in ("python", "py") or _PROGRAM.search(m[2]) else m[0], text)
 
 

@@ -8,11 +8,10 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from typing import Any
 
-from gsm8k_nb.answers import gold_of, is_correct, parse_gold
-from gsm8k_nb.logs.reading import Entry, Log
+from gsm8k_nb.answers import is_correct
+from gsm8k_nb.logs.reading import Entry, Log, gold_number
 from gsm8k_nb.records import Problem
 
 _LIKE = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-"})
@@ -84,14 +83,6 @@ def other_golds(problems: Sequence[Problem], aligned: Aligned) -> list[dict[str,
     return [
         {"problem_id": problem.id, "theirs": str(gold), "ours": str(problem.answer)}
         for problem in problems
-        for gold in dict.fromkeys(_gold(entry.gold) for entry in aligned.entries[problem.id])
+        for gold in dict.fromkeys(gold_number(entry.gold) for entry in aligned.entries[problem.id])
         if gold is not None and not is_correct(gold, problem.answer)
     ]
-
-
-def _gold(text: str | None) -> Decimal | None:
-    """The number in a log's gold answer, a whole solution or the number alone; None where it has none to read."""
-    try:
-        return None if text is None else gold_of(text) if "####" in text else parse_gold(text.strip().strip("$"))
-    except ValueError:
-        return None

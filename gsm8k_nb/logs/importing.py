@@ -75,8 +75,7 @@ class Imported:
         """For each scorer: on how many verdicts the rule nearest to it says the same."""
         of = Counter((verdict.scorer, verdict.rule) for verdict in self.verdicts)
         alike = Counter((verdict.scorer, verdict.rule) for verdict in self.verdicts if verdict.correct == verdict.ours)
-        rules = self.log.rules
-        return {name: Agreement(rule, alike[name, rule], n, name in rules) for (name, rule), n in of.items()}
+        return {name: Agreement(rule, alike[name, rule], n, name in self.log.rules) for (name, rule), n in of.items()}
 
 
 def import_log(
@@ -127,12 +126,10 @@ def _checked_golds(
 ) -> list[dict[str, str]]:
     """The log's other gold answers. LogError where it cannot be of this data set: no problem, or most answers other."""
     where = f"{source.label} ({source.config}, {source.split})"
-    if not any(entry.question or entry.index is not None for entry in log.entries):
-        raise LogError(f"{name}: its {log.tool} rows state no question; name columns with --question and --completion")
     if not problems:
         raise LogError(
-            f"{name}: none of its {len(log.entries)} completions is of a problem of {where}; "
-            f"its first question is {log.entries[0].question[:80]!r}"
+            f"{name}: none of its {len(log.entries)} completions is of a problem of {where}; its first question is "
+            f"{log.entries[0].question[:80]!r}; --question and --completion name other columns"
         )
     golds = other_golds(problems, aligned)
     if 2 * len(golds) > len(problems):

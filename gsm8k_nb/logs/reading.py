@@ -12,16 +12,19 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from gsm8k_nb.answers import parse_gold
 from gsm8k_nb.logs import tools
 from gsm8k_nb.logs.files import ABSENT, FORMATS, KNOWN, LogError, Row, Source, open_rows, pick
 from gsm8k_nb.texts import one_line
 
 COLUMNS = ("question", "completion", "finish_reason", "error", "index", "gold", "verdict")  # that a person may name
 _NAME = re.compile(r"(?:samples|details)_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)\.(?:jsonl|parquet)(?:\.gz)?")
-_VERDICTS = {"1": True, "1.0": True, "true": True, "c": True, "0": False, "0.0": False, "false": False, "i": False}
+_VERDICTS = FORMATS["verdict"]
+_INDEX = re.compile(r"(?:test-|classroom-)?(\d+)(?:\.0)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,12 @@ def _plain(columns: dict[str, str], source: Source) -> Row:
                 f"{source.file.name}: is of no known tool and has the columns {listed}; name the one of the "
                 f"{name.replace('_', ' ')} with --{name.replace('_', '-')}, got {place!r}. Known: {KNOWN}"
             )
+    for name, read in (("index", _INDEX.fullmatch), ("gold", gold_number), ("verdict", _VERDICTS.get)):
+        for number, row in enumerate(source.rows if name in columns else ()):
+            value = pick(row, columns[name])
+            items = value if name == "verdict" and isinstance(value, list) else [value]
+            if any(read(str(item).lower()) is None for item in items if item not in (ABSENT, None, "")):
+                raise LogError(f"{source.file.name}, row {number}: {columns[name]!r} holds {value!r:.60}, no {name}")
     verdict = columns.pop("verdict", None)
     return {"tool": "plain rows", "entry": columns, "verdicts": {verdict: verdict} if verdict else {}}
 
@@ -213,7 +222,7 @@ def _entries(form: Row, row: Row, number: int, name: str) -> list[Entry]:
     """One entry for each text of a row, or the one of a failed request."""
     at = defaultdict(lambda: ABSENT, {name: pick(row, places) for name, places in form["entry"].items()})
     place = f"{form['row_name']} {pick(row, form['row_name'])}" if "row_name" in form else f"row {number}"
-    index = re.fullmatch(r"(?:test-|classroom-)?(\d+)", str(at["index"]))
+    index = _INDEX.fullmatch(str(at["index"]))
     common: dict[str, Any] = {
         "question": question_of(at["question"]),
         "index": int(index[1]) if index else None,
@@ -265,6 +274,14 @@ def _each(value: Any, n: int) -> list[Any]:
 def _count(value: Any) -> int | None:
     number = len(value) if isinstance(value, list) else value
     return number if type(number) is int and number >= 0 and value != [] else None
+
+
+def gold_number(text: str | None) -> Decimal | None:
+    """The number in a log's gold answer, a whole solution or the number alone; None where it has none to read."""
+    try:
+        return None if text is None else parse_gold(text.strip().strip("$"))
+    except ValueError:
+        return None
 
 
 def question_of(value: Any) -> str:

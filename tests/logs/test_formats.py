@@ -634,6 +634,32 @@ def test_rows_may_be_placed_by_index_and_judged_by_a_column(bring, rows):
 
 
 @pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("verdict", 0.5, "row 1: 'v' holds 0.5, no verdict"),
+        ("verdict", "partly", "'partly', no verdict"),
+        ("gold", "eighteen", "'eighteen', no gold"),
+        ("gold", ["18"], r"\['18'\], no gold"),
+        ("index", -1, "holds -1, no index"),
+        ("index", "gsm8k/0", "'gsm8k/0', no index"),
+    ],
+)
+def test_a_named_column_that_cannot_be_read_is_refused(bring, rows, column, value, message):
+    lines = [{"question": Q[n], "response": f"#### {GOLD[n]}", "v": None} for n in range(2)]
+    lines[1]["v"] = value
+    with pytest.raises(LogError, match=message):
+        bring(rows(lines), columns=named("question", "response", **{column: "v"}), **STATED)
+
+
+def test_verdicts_may_be_words_and_rows_may_be_decimals(bring, rows):
+    words = ["Correct", "incorrect", "yes", "fail"]
+    lines = [{"n": float(n), "response": f"#### {GOLD[n]}", "v": word} for n, word in enumerate(words)]
+    done = bring(rows(lines), columns=named(completion="response", index="n", verdict="v"), **STATED)
+    assert done.agreement == {"v": Agreement("flexible", 2, 4, exact=False)}
+    assert [problem.id for problem in done.results.problems] == [problem.id for problem in PROBLEMS[:4]]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("lfs.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:01\nsize 4\n", "git lfs pull"),
