@@ -58,6 +58,10 @@ COPIES := $(patsubst %,docs/%,$(wildcard notebooks/lessons/*.md bench/results/*.
 PAGES := $(COPIES) $(wildcard docs/*.md docs/*.py *.md)
 PACKAGE := $(wildcard gsm8k_nb/*.py gsm8k_nb/*/*.py gsm8k_nb/*/*/*.py gsm8k_nb/assets/* gsm8k_nb/answers/*.toml)
 STORED := $(wildcard outputs/stored/*/*)
+# Takes solutions and hidden tests out of an executed lesson, its outputs kept.
+BLANK := jupyter-nbconvert --to notebook --inplace --log-level WARN \
+    --NotebookExporter.preprocessors nbgrader.preprocessors.ClearSolutions \
+    --NotebookExporter.preprocessors nbgrader.preprocessors.ClearHiddenTests
 docs: docs/_build/.built
 docs/_build/.built: $(BOOKS) $(PAGES)
 	$(BIN)/sphinx-build -q -E -W --keep-going docs $(SITE)
@@ -66,7 +70,7 @@ docs/_build/.built: $(BOOKS) $(PAGES)
 docs/notebooks/%.ipynb: notebooks/%.ipynb $(PACKAGE) $(STORED) params/smollm2.yaml docs/compare.yaml | $(READY)
 	@mkdir -p $(@D) $(dir docs/_build/running/$*)
 	$(BIN)/papermill $< docs/_build/running/$*.ipynb $(VALUES) -k python3 --no-progress-bar
-	@$(if $(findstring lessons/,$*),$(BIN)/python -m gsm8k_nb lessons --strip docs/_build/running/$*.ipynb)
+	@$(if $(findstring lessons/,$*),$(BIN)/$(BLANK) docs/_build/running/$*.ipynb)
 	@mv docs/_build/running/$*.ipynb $@
 $(COPIES): docs/%: %
 	@mkdir -p $(@D)

@@ -37,7 +37,7 @@ def test_two_prompts_and_two_temperatures():
     protocols = {(facts(run)["prompt"], facts(run)["temperature"]) for run in RUNS}
     assert protocols == {("wei_8shot", 0.7), ("wei_8shot", 1.0), ("zero_shot", 0.7)}
     assert set(stated()) == {run.name for run in RUNS} and len(RUNS) == 3
-    assert list(stored.load()) == [f"{prompt} at {heat}" for prompt, heat in sorted(protocols)]
+    assert stored.load()["run"].unique().tolist() == [f"{prompt} at {heat}" for prompt, heat in sorted(protocols)]
 
 
 @pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from gsm8k_nb.places import repository_root, write_atomically
 
-LESSONS = "notebooks/lessons"
 CONFIG = "nbgrader_config.py"
 
 
@@ -25,7 +24,7 @@ class SheetError(RuntimeError):
 
 def lessons() -> list[Path]:
     """The instructor's notebooks of this repository, in teaching order."""
-    return sorted((repository_root() / LESSONS).glob("[0-9]*.ipynb"))
+    return sorted((repository_root() / "notebooks" / "lessons").glob("[0-9]*.ipynb"))
 
 
 def course(folder: Path, notebooks: Sequence[Path] | None = None):
@@ -37,7 +36,7 @@ def course(folder: Path, notebooks: Sequence[Path] | None = None):
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     for book in lessons() if notebooks is None else notebooks:
         write_atomically(folder / "source" / book.stem / book.name, book.read_bytes())
-    write_atomically(folder / CONFIG, (repository_root() / LESSONS / CONFIG).read_bytes())
+    write_atomically(folder / CONFIG, lessons()[0].with_name(CONFIG).read_bytes())
     config = PyFileConfigLoader(CONFIG, str(folder)).load_config()
     config.CourseDirectory.root = str(folder.resolve())
     config.NbGrader.log_level = "WARNING"
@@ -53,27 +52,12 @@ def release(api, lesson: str) -> Path:
     return Path(api.coursedir.root) / "release" / lesson / f"{lesson}.ipynb"
 
 
-def strip(book: Path) -> None:
-    """Take solutions and hidden tests out of an executed lesson, its outputs kept: so it stands on the site."""
-    import nbformat
-    from nbgrader.preprocessors import ClearHiddenTests, ClearSolutions
-
-    notebook = nbformat.read(book, as_version=4)
-    for step in (ClearSolutions(), ClearHiddenTests()):
-        notebook, _ = step.preprocess(notebook, {})
-    nbformat.write(notebook, book)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the course folder, such as outputs/lessons")
-    parser.add_argument("--strip", action="store_true", help="FOLDER is an executed lesson: take its solutions out")
     parser.set_defaults(run=_command)
 
 
 def _command(options: argparse.Namespace) -> int:
-    if options.strip:
-        strip(options.folder)
-        return 0
     api = course(options.folder)
     print(*(release(api, book.stem) for book in lessons()), sep="\n")
     return 0

@@ -1,65 +1,83 @@
-"""What the lessons share: their data, an imagined model, and figures with sliders.
+"""What the lessons share: their data, figures with sliders, and completions as a learner's function reads them.
 
-    explore(power_figure, "Power against sample size", [{"difference": 5}, {"difference": 2}], difference=(1, 10))
+    explore(lambda axes, wrong: scores.plot(ax=axes, yerr=wrong), "possible scores", [{"wrong": 2}], wrong=(0, 8))
 
-draws the two still figures, which stay in any export, and below them a slider for ``difference``.
+draws the still figure, which stays in any export, and below it a slider for ``wrong``.
 """
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import yaml
 from IPython.display import HTML, display
-from matplotlib.figure import Figure
-from scipy import stats
 
+from gsm8k_nb.answers import is_correct, judge
 from gsm8k_nb.places import own_asset
+from gsm8k_nb.reporting.figures import frame
 from gsm8k_nb.reporting.html import show_figure
 
 NO_SLIDERS = "For sliders here, install ipywidgets: <code>pip install 'ipywidgets>=8'</code>"
+Extractor = Callable[[str], Decimal | None]
 DATA = yaml.safe_load(own_asset("lessons.yaml"))
 
 
-def share(name: str, value: float) -> float:
-    """A share as it is; ValueError, which names it, where it is not between 0 and 1."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} is a share and must be in 0..1, got {value}")
-    return value
-
-
-def chances(skill: float, n_problems: int, rng: np.random.Generator) -> np.ndarray:
-    """An imagined model's chance to be right on each problem, ``skill`` on average: some are hard for it, some easy.
-
-    They are spread as Beta(2 skill, 2 (1 - skill)): its quantiles, shuffled, so that no luck is in them.
-    """
-    mean, ranks = np.clip(share("skill", skill), 0.001, 0.999), (np.arange(n_problems) + 0.5) / n_problems
-    return rng.permutation(stats.beta.ppf(ranks, 2 * mean, 2 * (1 - mean)))
-
-
-def explore(draw: Callable[..., Figure], alt: str, still: Sequence[dict[str, Any]], **sliders: Any) -> None:
-    """Show ``draw(**values)`` for each dict of ``still``, then sliders for the same arguments.
+def explore(draw: Callable[..., object], alt: str, still: Sequence[dict[str, Any]], **sliders: Any) -> None:
+    """Show what ``draw(axes, **values)`` draws for each dict of ``still``, then sliders for the same arguments.
 
     ``sliders`` are ipywidgets' abbreviations: ``(low, high, step)`` for a slider, a list for a menu. Without ipywidgets
     only the still figures are shown, and a line that says how to get sliders.
     """
 
-    def shown(alt: str, values: dict[str, Any]) -> None:
-        figure = draw(**values)
-        figure.set_dpi(150)  # a slider draws at each move
-        display(show_figure(figure, alt))
+    def shown(**values: Any) -> None:
+        with frame(5, 2.6) as (figure, axes):
+            draw(axes, **values)
+            display(show_figure(figure, ", ".join([alt, *(f"{name} {value}" for name, value in values.items())])))
 
     for values in still:
-        shown(f"{alt}: {', '.join(f'{name} {value}' for name, value in values.items())}", values)
-    try:
-        import ipywidgets
-    except ImportError:
+        shown(**values)
+    if not sliders:
+        return
+    if not find_spec("ipywidgets"):
         display(HTML(f"<p><i>{NO_SLIDERS}</i></p>"))
         return
+    import ipywidgets
+
     # "manual": nothing is drawn before a slider moves. The still figures show the start, and a widget that draws while
     # its own cell runs can hang a run without a browser (nbclient answers it from inside that cell).
-    widget = ipywidgets.interactive(lambda **values: shown(alt, values), {"manual": True}, **sliders)
+    widget = ipywidgets.interactive(shown, {"manual": True}, **sliders)
     widget.manual_button.layout.display = "none"
     for slider in widget.kwargs_widgets:
         slider.observe(widget.update, names="value")
     display(widget)
+
+
+def report_card(extractor: Extractor, cases: Sequence[dict[str, Any]] = DATA["cases"]) -> pd.DataFrame:
+    """Lesson 3: what an extractor reads from each case, what a person ``wanted``, and whether it is the ``same``.
+
+    An exception is shown as what was read: a learner's function may raise anything.
+    """
+    rows = {}
+    for case in cases:
+        read: object
+        try:
+            read = extractor(case["text"])
+        except Exception as error:
+            read = f"{type(error).__name__}: {error}"
+        wanted = case["wanted"]
+        same = isinstance(read, Decimal | int | float) and wanted is not None and is_correct(read, wanted)
+        rows[case["name"]] = {"read": read, "wanted": wanted, "same": same or (read is None and wanted is None)}
+    card = pd.DataFrame.from_dict(rows, orient="index", dtype=object)
+    return card.fillna("no answer").astype({"read": str, "wanted": str, "same": bool})
+
+
+def readings(rows: pd.DataFrame, rule: str | Extractor) -> pd.DataFrame:
+    """Lesson 3: the completions with what a rule, named or a function, ``read`` from the text, and ``right`` or not."""
+    pairs = list(zip(rows["text"], rows["gold"], strict=True))
+    if isinstance(rule, str):
+        judged = [judge(text, gold, rule) for text, gold in pairs]
+    else:
+        judged = [(read := rule(text), is_correct(read, gold)) for text, gold in pairs]
+    return rows.assign(read=[read for read, _ in judged], right=[right for _, right in judged])
