@@ -5,13 +5,12 @@ from textwrap import fill, shorten
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from gsm8k_nb.comparing.pairs import Comparison
-from gsm8k_nb.reporting.figures import GREY, RIGHT, STYLE, WIDTH_IN
+from gsm8k_nb.reporting.figures import GREY, RIGHT, WIDTH_IN, frame
 from gsm8k_nb.reporting.files import save_figure
 from gsm8k_nb.runs import Run
 from gsm8k_nb.texts import p_number, points, visible
@@ -51,11 +50,9 @@ def pairwise_matrix(comparison: Comparison) -> Figure:
     n = len(comparison.systems)
     values, written = np.zeros((n, n)), n <= MOST_WRITTEN
     side = min(max(WIDTH_IN, 1.3 + 0.5 * n), PAGE_IN)
-    with rc_context(STYLE | {"axes.grid": False}):
-        size = (side, 0.55 + 0.72 * (side - 1.3) + 0.02 * min(n, 50))
-        axes = (figure := Figure(figsize=size, layout="constrained")).subplots()
+    with frame(side, 0.55 + 0.72 * (side - 1.3) + 0.02 * min(n, 50), **{"axes.grid": False}) as (figure, axes):
         for pair in comparison.pairs:
-            color, p = "black" if pair.different else GREY, p_number(pair.p_adjusted, comparison.alpha)
+            color, p = "black" if pair.different else GREY, p_number(pair.p_adjusted, comparison.config.alpha)
             for i, j, sign in ((pair.first, pair.second, 1), (pair.second, pair.first, -1)):
                 difference = sign * pair.result.difference
                 values[i, j] = 100 * difference * pair.different
@@ -86,8 +83,7 @@ def _intervals(
     n = min(len(rows), int((PAGE_IN - 1) / height))
     over: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 7, "color": GREY, "zorder": 1.5}
     over["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-    with rc_context(STYLE):
-        axes = (figure := Figure(figsize=(WIDTH_IN, 0.75 + height * n), layout="constrained")).subplots()
+    with frame(height=0.75 + height * n) as (figure, axes):
         for place, (line, (_, ends, filled, mark)) in enumerate(zip(lines[:n], rows, strict=False)):
             middle, low, high = (100 * end for end in ends)
             reach, color = [[max(middle - low, 0)], [max(high - middle, 0)]], RIGHT if filled else GREY

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -56,10 +56,6 @@ class Comparison:
     letters: tuple[str, ...]  # of each system: two that share one cannot be told apart
 
     @property
-    def alpha(self) -> float:
-        return self.config.alpha
-
-    @property
     def level(self) -> str:
         """The confidence of the intervals, as ``95%``."""
         return f"{100 * self.config.confidence:g}%"
@@ -67,7 +63,7 @@ class Comparison:
     @property
     def alpha_level(self) -> str:
         """The level of the tests, as ``5%``."""
-        return f"{100 * self.alpha:g}%"
+        return f"{100 * self.config.alpha:g}%"
 
     @property
     def correction(self) -> str:
@@ -108,10 +104,8 @@ def load(config: CompareConfig, fewest: int = 2) -> Comparison:
         raise ComparisonError(f"runs: they have no problem in common ({reasons})")
     systems = sorted((system.on(ids) for system in systems), key=lambda system: -system.verdicts.mean())
     unlike = read.unlike_fields(systems, config.rule == "auto")
-    interval = partial(
-        stats.accuracy_interval, confidence=config.confidence, n_resamples=config.n_resamples, seed=config.seed
-    )
-    intervals = [interval(system.verdicts) for system in systems]
+    how: dict[str, Any] = {name: getattr(config, name) for name in ("confidence", "n_resamples", "seed")}
+    intervals = [stats.accuracy_interval(system.verdicts, **how) for system in systems]
     pairs = compare_pairs(systems, unlike, config)
     letters = stats.compact_letters(_different(pairs, len(systems)), [each.estimate for each in intervals])
     problems = list(systems[0].problems)
@@ -149,11 +143,8 @@ def conclusion(comparison: Comparison, pair: Pair) -> str:
 @cache
 def _sentences() -> Any:
     known = {"points": texts.points, "interval": texts.interval, "p_value": texts.p_value}
-    return (
-        Environment()
-        .from_string(own_asset("comparison.jinja"))
-        .make_module(known | {"describe_unlike": read.describe_unlike})
-    )
+    template = Environment().from_string(own_asset("comparison.jinja"))
+    return template.make_module(known | {"describe_unlike": read.describe_unlike})
 
 
 def say(name: str, *about: Any) -> str:

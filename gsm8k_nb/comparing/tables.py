@@ -115,7 +115,7 @@ def pair_numbers(comparison: Comparison, pair: Pair) -> dict[str, Any]:
 @_of_pairs
 def pairs(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """Each pair: difference in points with its own interval, the test, and p-values before and after correction."""
-    result, alpha = pair.result, comparison.alpha
+    result, alpha = pair.result, comparison.config.alpha
     return {
         "difference": points(result.difference),
         f"{comparison.level} interval": interval(result.low, result.high),
@@ -137,7 +137,7 @@ def matrix(comparison: Comparison) -> pd.DataFrame:
     names = [system.name for system in comparison.systems]
     table = pd.DataFrame("", index=names, columns=names, dtype=object)
     for pair in comparison.pairs:
-        end = f"{'*' if pair.different else ''} ({p_value(pair.p_adjusted, comparison.alpha)})"
+        end = f"{'*' if pair.different else ''} ({p_value(pair.p_adjusted, comparison.config.alpha)})"
         table.iloc[pair.first, pair.second] = points(pair.result.difference) + end
         table.iloc[pair.second, pair.first] = points(-pair.result.difference) + end
     return table.rename_axis("row minus column")
@@ -192,7 +192,8 @@ def same_wrong_answers(first: System, second: System) -> tuple[int, int]:
 def power(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """The smallest true difference, in points, that a pair of runs like these finds with 80% probability."""
     alone, corrected = (
-        stats.power_of_run(pair.paired, power=POWER, alpha=comparison.alpha / n) for n in (1, len(comparison.pairs))
+        stats.power_of_run(pair.paired, power=POWER, alpha=comparison.config.alpha / n)
+        for n in (1, len(comparison.pairs))
     )
     return {
         "problems": alone.n_problems,

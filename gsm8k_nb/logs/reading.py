@@ -92,9 +92,8 @@ def read_log(
     try:
         return _log(form, source)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise LogError(
-            f"{source.file.name}: is no whole log of {form['tool']} ({one_line(repr(error), 100)})"
-        ) from error
+        fault = f"is no whole log of {form['tool']} ({one_line(repr(error), 100)})"
+        raise LogError(f"{source.file.name}: {fault}") from error
 
 
 def _fits(form: Row, source: Source) -> bool:

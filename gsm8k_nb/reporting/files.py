@@ -93,9 +93,8 @@ def latex(text: str) -> str:
     broken = re.sub(r"(?<=\w)(_|[/.](?=[A-Za-z]))(?=\w)", rf"\1{_BREAK}", " ".join(visible(text).split()))
     broken = re.sub(r"[A-Za-z0-9]{12}(?=[A-Za-z0-9]{6})", rf"\g<0>{_BREAK}", broken)
     escaped = "".join(_LATEX.get(mark) or (mark if _typesets(mark) else f"[U+{ord(mark):04X}]") for mark in broken)
-    return (
-        f"{{}}{escaped}" if escaped[:1] in ("[", "*") else escaped
-    )  # the end of a table's row would take it for its own
+    # The end of a table's row would take such a beginning of the next for its own.
+    return f"{{}}{escaped}" if escaped[:1] in ("[", "*") else escaped
 
 
 def _typesets(character: str) -> bool:

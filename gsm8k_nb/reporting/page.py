@@ -37,20 +37,25 @@ LARGEST_COPY = 8_000_000  # bytes of a report that an output of a notebook may h
 PRINTERS = own_asset("printers.txt").splitlines()  # commands, and where macOS and Windows keep them off the PATH
 PRINT_SECONDS = 120  # a report of the largest size prints in a few
 
+REPEAT = """\
+# params.yaml
+{}
+
+papermill notebooks/eval.ipynb out.ipynb -f params.yaml
+
+# Run {}, gsm8k_nb {}. Versions, hashes and seeds: manifest.json.
+# Cite: Cobbe et al. 2021, Training Verifiers to Solve Math Word Problems, arXiv:2110.14168;
+# and gsm8k_nb by its CITATION.cff."""
+
 FIGURES = {
     "accuracy_by_steps": (figures.accuracy_by_steps, "Accuracy with intervals against the number of solution steps"),
     "length_by_verdict": (figures.length_by_verdict, "Histogram of completion lengths, right and wrong apart"),
     "accuracy_by_rule": (figures.accuracy_by_rule, "Accuracy of the same completions under each answer rule"),
 }
-TABLES = {
-    "accuracy": tables.accuracy,
-    "health": tables.health,
-    "by_steps": tables.by_steps,
-    "rules_crossed": tables.rules_crossed,
-    "by_rule": tables.by_rule,
-    "disagreements": tables.disagreements,
-    "error_kinds": tables.error_kinds,
-}
+TABLES = (
+    tables.accuracy, tables.health, tables.by_steps, tables.rules_crossed, tables.by_rule, tables.disagreements,
+    tables.error_kinds,
+)  # fmt: skip
 
 
 class PrintError(RuntimeError):
@@ -82,7 +87,7 @@ def save(results: Results) -> Path:
 
 def run_tables(results: Results) -> dict[str, pd.DataFrame]:
     """The tables of a run by name; curves over k, and published results, only where there are any."""
-    shown = {name: make(results) for name, make in TABLES.items()}
+    shown = {make.__name__: make(results) for make in TABLES}
     if results.config.n_samples > 1:
         shown["at_k"] = tables.at_k(results)
     beside = tables.beside_published(results)
@@ -164,14 +169,11 @@ def show_disagreements(results: Results, a: str = "strict", b: str = "flexible",
     if apart.empty:
         return texts([], f"{a} and {b} agree on every completion that was scored.")
     ids = [f"{problem}/{index}" for problem, index in apart.index]
+    shown = zip(ids, apart[[a, b, "gold", "text"]].itertuples(index=False, name=None), strict=True)
     titled = [
-        (f"{name}: {a} read {read_a}, {b} read {read_b}, gold {gold}", text)
-        for name, read_a, read_b, gold, text in zip(
-            ids, *(apart[column] for column in (a, b, "gold", "text")), strict=True
-        )
+        (f"{name}: {a} read {of_a}, {b} read {of_b}, gold {gold}", text) for name, (of_a, of_b, gold, text) in shown
     ]
-    summary = f"{len(apart)} completions: {', '.join(ids)}"
-    return HTML(f"<p>{escape(summary)}</p>{texts(titled[:n]).data}")
+    return HTML(f"<p>{escape(f'{len(ids)} completions: ' + ', '.join(ids))}</p>{texts(titled[:n]).data}")
 
 
 def how_to_repeat(results: Results) -> HTML:
@@ -183,18 +185,7 @@ def repeat_text(results: Results) -> str:
     """Commands and references as plain text; only parameters that differ from the defaults are written out."""
     changed = results.config.model_dump(exclude_defaults=True)
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in changed.items()]  # JSON is YAML
-    return "\n".join(
-        [
-            "# params.yaml",
-            *(lines or ["{}"]),
-            "",
-            "papermill notebooks/eval.ipynb out.ipynb -f params.yaml",
-            "",
-            f"# Run {results.run.folder.name}, gsm8k_nb {__version__}. Versions, hashes and seeds: manifest.json.",
-            "# Cite: Cobbe et al. 2021, Training Verifiers to Solve Math Word Problems, arXiv:2110.14168;",
-            "# and gsm8k_nb by its CITATION.cff.",
-        ]
-    )
+    return REPEAT.format("\n".join(lines) or "{}", results.run.folder.name, __version__)
 
 
 def render_html(
@@ -211,38 +202,26 @@ def render_html(
     """
     script, samples = own_asset("report.js"), browser.browser_data(results, budget)
     matrix = shown["disagreements"]
-    return (
-        Environment(autoescape=True)
-        .from_string(own_asset("report.html.jinja"))
-        .render(
-            results=results,
-            version=__version__,
-            style=own_asset("report.css"),
-            policy=content_policy(script),
-            sessions=results.run.read_json("manifest.json").get("sessions"),
-            warnings=[*failures, *tables.warnings(results)],
-            tables={name: table_html(table) for name, table in shown.items()},
-            matrix=matrix.iloc[:0, :0] if failure(matrix) else matrix,
-            parameters=table_html(tables.parameters(results.config)),
-            made_with=table_html(tables.made_with(results.run)),
-            images=images,
-            prompt=show_prompt(results.run).data,
-            right=show_examples(results, True).data,
-            wrong=show_examples(results, False).data,
-            repeat=repeat_text(results),
-            browser=samples,
-            data=browser.script_json(samples),
-            script=script,
-        )
-    )
-
-
-def content_policy(script: str) -> str:
-    """The page's Content-Security-Policy: nothing is fetched, and only this very script runs."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+    template = Environment(autoescape=True).from_string(own_asset("report.html.jinja"))
+    return template.render(
+        results=results,
+        version=__version__,
+        style=own_asset("report.css"),
+        script_sha256=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        sessions=results.run.read_json("manifest.json").get("sessions"),
+        warnings=[*failures, *tables.warnings(results)],
+        tables={name: table_html(table) for name, table in shown.items()},
+        matrix=matrix.iloc[:0, :0] if failure(matrix) else matrix,
+        parameters=table_html(tables.parameters(results.config)),
+        made_with=table_html(tables.made_with(results.run)),
+        images=images,
+        prompt=show_prompt(results.run).data,
+        right=show_examples(results, True).data,
+        wrong=show_examples(results, False).data,
+        repeat=repeat_text(results),
+        browser=samples,
+        data=browser.script_json(samples),
+        script=script,
     )
 
 

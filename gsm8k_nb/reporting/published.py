@@ -7,15 +7,16 @@ In ``assets/published.csv`` an empty field is one that the source does not state
 its own words, ``exemplars``, ``method`` and ``metric`` the same in the words of this package.
 """
 
+import io
 import re
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import pandas as pd
 
 from gsm8k_nb.config import short_name
 from gsm8k_nb.formats import FORMATS
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.summary import Metrics
 
 FIELDS = ("shots", "exemplars", "method", "metric", "n_samples", "temperature", "top_k")
@@ -25,9 +26,7 @@ COLUMNS = ["model", "same model", "prompt", "metric", "published %", "this run %
 @cache
 def load() -> pd.DataFrame:
     """All rows, as text; an empty text is a field that the source does not state."""
-    file = resources.files("gsm8k_nb").joinpath("assets", "published.csv")
-    with file.open(encoding="utf-8") as stream:
-        return pd.read_csv(stream, dtype=str, keep_default_na=False)
+    return pd.read_csv(io.StringIO(own_asset("published.csv")), dtype=str, keep_default_na=False)
 
 
 def beside(metrics: Metrics | dict[str, Any], model: str) -> pd.DataFrame:
@@ -49,18 +48,14 @@ def beside(metrics: Metrics | dict[str, Any], model: str) -> pd.DataFrame:
             unstated = unstated_fields(values, row)
             if unstated is None or (unstated and not same_model):
                 continue
-            accuracy, mark, source = (
-                float(row["accuracy"]),
-                "yes" if same_model else "",
-                f"{row['source']} ({row['year']})",
-            )
+            accuracy, source = float(row["accuracy"]), f"{row['source']} ({row['year']})"
             if unstated:
                 verdict = f"protocol not stated ({', '.join(unstated)})"
             elif low <= accuracy <= high:
                 verdict = "inside the interval"
             else:
                 verdict = f"outside the interval, {'above' if accuracy > high else 'below'}"
-            stated = (row["model"], mark, row["prompt"], row["metric"], row["accuracy"])
+            stated = (row["model"], "yes" if same_model else "", row["prompt"], row["metric"], row["accuracy"])
             rows.append((*stated, own, interval, verdict, source))
     table = pd.DataFrame(rows, columns=COLUMNS)
     return table.sort_values("same model", ascending=False, kind="stable").reset_index(drop=True)

@@ -1,5 +1,6 @@
 """Results in, table out: each function returns one DataFrame, ready to show and to save as CSV and LaTeX."""
 
+import tomllib
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +11,7 @@ from gsm8k_nb import metrics, mistakes, summary
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
+from gsm8k_nb.places import own_asset
 from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.reporting import or_failure, published
 from gsm8k_nb.reporting.making import facts
@@ -166,14 +168,13 @@ def error_kinds(results: Results) -> pd.DataFrame:
 @or_failure
 def rules_crossed(results: Results) -> pd.DataFrame:
     """How ``strict`` and ``flexible`` agree, sample by sample: counts of each pair of verdicts."""
-    strict, flexible = (results.of_rule(rule).set_index(SAMPLE)["correct"] for rule in ("strict", "flexible"))
-    counts = pd.crosstab(strict.astype(object), flexible.astype(object)).reindex([True, False], fill_value=0)
-    counts = counts.reindex(columns=[True, False], fill_value=0)
-    counts.index, counts.columns = (
-        pd.Index([f"{rule} right", f"{rule} wrong"], name=name)
-        for rule, name in (("strict", "samples"), ("flexible", None))
+    strict, flexible = (
+        results.of_rule(rule).set_index(SAMPLE)["correct"].map({True: f"{rule} right", False: f"{rule} wrong"})
+        for rule in ("strict", "flexible")
     )
-    return counts
+    counts = pd.crosstab(strict, flexible).reindex(["strict right", "strict wrong"], fill_value=0)
+    counts = counts.reindex(columns=["flexible right", "flexible wrong"], fill_value=0)
+    return counts.rename_axis(index="samples", columns=None)
 
 
 @or_failure
@@ -183,15 +184,15 @@ def health(results: Results) -> pd.DataFrame:
 
 
 def _checks(results: Results) -> list[dict[str, Any]]:
-    health, replayed = results.metrics["health"], _OF_A_REPLAY if results.config.sampler == "replay" else {}
+    health, replayed = results.metrics["health"], results.config.sampler == "replay"
     rows = []
-    for name, key, advice in _CHECKS:
-        if health[key] is None:
-            rows.append({"check": name, "samples": "", "share": "", "note": "not recorded by the source"})
-            continue
-        share = health[key] / health["requested"]
-        note = f"above {WARN_ABOVE:.0%}: {replayed.get(key, advice)}" if share > WARN_ABOVE else ""
-        rows.append({"check": name, "samples": health[key], "share": f"{share:.1%}", "note": note})
+    for name, check in _CHECKS.items():
+        count, note = health[check["key"]], "not recorded by the source"
+        share = "" if count is None else f"{count / health['requested']:.1%}"
+        if count is not None:
+            advice = check.get("of_a_replay" if replayed else "advice", check["advice"])
+            note = f"above {WARN_ABOVE:.0%}: {advice}" if count / health["requested"] > WARN_ABOVE else ""
+        rows.append({"check": name, "samples": "" if count is None else count, "share": share, "note": note})
     return rows
 
 
@@ -254,19 +255,7 @@ def warnings(results: Results) -> list[str]:
 
 
 SAMPLE = ["problem_id", "sample_index"]  # what names one completion
-_CHECKS = (
-    ("failed", "failed", "these requests are unscored; run the sampling step again to repeat them"),
-    ("truncated", "truncated", "answers were cut by max_new_tokens; raise it"),
-    ("no answer read", "no_answer", "the headline rule found no number; read some of these texts"),
-    ("not in the asked-for form", "no_marker", "the model does not keep to the prompt's answer form"),
-    ("ends in a loop", "degenerate", "a text repeats to the end; check the template, or the model is too small"),
-    ("empty", "empty", "no text, or reasoning alone; check template, stop strings, a server's reasoning parser"),
-)
-_OF_A_REPLAY = {  # where nothing here can be changed
-    "failed": "failed in the source, or not in it: unscored",
-    "truncated": "answers were cut by the limit of their source",
-    "empty": "no text, or reasoning alone, in the source",
-}
+_CHECKS = tomllib.loads(own_asset("health.toml"))  # by name: its key in metrics.json, and what to do about it
 
 
 def _percent(share: float | None) -> str:
