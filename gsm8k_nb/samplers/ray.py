@@ -12,6 +12,8 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -137,31 +139,29 @@ class _Worker:
 
     def __init__(self, values: dict[str, Any], threads: int) -> None:
         self.config, self.threads = RunConfig(**values), threads
-        self.sampler: Sampler | None = None  # not opened here: an error would reach the caller as a dead worker
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The engine, opened at the first use: an error in ``__init__`` would reach the caller as a dead worker."""
+        if self.config.sampler == "transformers":
+            import torch
+
+            torch.set_num_threads(self.threads)
+        return open_sampler(self.config)
 
     def ready(self) -> dict[str, Any]:
         """The worker's facts, once it has loaded the model."""
-        sampler = self._open()
         return {
             "process": (platform.node(), os.getpid()),
             "restarted": ray.get_runtime_context().was_current_actor_reconstructed,
-            "has_chat_template": sampler.has_chat_template,
-            "engine": sampler.describe(),
+            "has_chat_template": self.sampler.has_chat_template,
+            "engine": self.sampler.describe(),
         }
 
     def answer(self, block: list[Request], stop: tuple[str, ...]) -> Iterator[list[Sample] | dict[str, Any]]:
         """The samples of a block as they end; after them, the worker's facts."""
-        yield from self._open().sample(block, stop)
+        yield from self.sampler.sample(block, stop)
         yield self.ready()
-
-    def _open(self) -> Sampler:
-        if self.sampler is None:
-            if self.config.sampler == "transformers":
-                import torch
-
-                torch.set_num_threads(self.threads)
-            self.sampler = open_sampler(self.config)
-        return self.sampler
 
 
 def connect(address: str | None) -> bool:
@@ -176,17 +176,15 @@ def connect(address: str | None) -> bool:
         return False
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no report of use leaves this machine
     os.environ.setdefault("RAY_worker_niceness", "0")  # workers are as urgent as a run without Ray
-    options: dict[str, Any] = {"address": address or "local", "log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {"logging_level": "ERROR", "include_dashboard": False}
+    failed = "Ray could not be started here"
     if address:
-        options["runtime_env"] = {"py_modules": [str(Path(__file__).resolve().parents[1])]}
+        options = {"logging_level": "ERROR", "runtime_env": {"py_modules": [str(Path(__file__).resolve().parents[1])]}}
         failed = f"ray_address: {address!r} cannot be joined; start a cluster with 'ray start --head', or leave it out"
-    else:
-        options["include_dashboard"] = False
-        failed = "Ray could not be started here"
     sigterm = signal.getsignal(signal.SIGTERM)  # Ray takes it for itself
     for tries_left in reversed(range(1 if address else TRIES)):
         try:
-            ray.init(**options)
+            ray.init(address=address or "local", log_to_driver=False, **options)
             break
         except Exception as error:  # Ray raises ConnectionError, RuntimeError, ImportError, and plain Exception
             ray.shutdown()
@@ -224,13 +222,12 @@ def make_blocks(requests: Sequence[Request], config: RunConfig) -> deque[Block]:
     smallest = SMALLEST_VLLM if config.ray_engine == "vllm" else config.batch_size
     smallest = min(smallest, -(-len(requests) // config.ray_workers))
     blocks: deque[Block] = deque()
-    size, problem = 0, None
-    for number, request in enumerate(requests):
-        if request.problem.id != problem and (not blocks or len(blocks[-1]) >= size):
+    size = 0
+    for _, of_problem in groupby(requests, key=lambda request: request.problem.id):
+        if not blocks or len(blocks[-1]) >= size:
+            size = max(smallest, (len(requests) - sum(map(len, blocks))) // (2 * config.ray_workers))
             blocks.append({})
-            size = max(smallest, (len(requests) - number) // (2 * config.ray_workers))
-        problem = request.problem.id
-        blocks[-1][request.key] = request
+        blocks[-1] |= {request.key: request for request in of_problem}
     return blocks
 
 
