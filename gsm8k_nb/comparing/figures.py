@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from gsm8k_nb.comparing.pairs import Comparison
-from gsm8k_nb.reporting.figures import GREY, RIGHT, WIDTH_IN, frame
+from gsm8k_nb.reporting.figures import GREY, RIGHT, WIDTH_IN, frame, shares
 from gsm8k_nb.reporting.files import save_figure
 from gsm8k_nb.runs import Run
 from gsm8k_nb.texts import p_number, points, visible
@@ -84,11 +84,10 @@ def _intervals(
     over: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 7, "color": GREY, "zorder": 1.5}
     over["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     with frame(height=0.75 + height * n) as (figure, axes):
-        for place, (line, (_, ends, filled, mark)) in enumerate(zip(lines[:n], rows, strict=False)):
-            middle, low, high = (100 * end for end in ends)
-            reach, color = [[max(middle - low, 0)], [max(high - middle, 0)]], RIGHT if filled else GREY
+        for place, (line, (_, (middle, low, high), filled, mark)) in enumerate(zip(lines[:n], rows, strict=False)):
+            color = RIGHT if filled else GREY
             inside = color if filled else "white"
-            axes.errorbar(middle, place, xerr=reach, fmt="o", color=color, capsize=3, markerfacecolor=inside)
+            shares(axes, place, middle, low, high, lying=True, color=color, markerfacecolor=inside)
             axes.annotate(line, (0.01, place), (0, 4), xycoords=("axes fraction", "data"), **over)
             axes.annotate(mark, (1.02, place), xycoords=("axes fraction", "data"), va="center", fontweight="bold")
         axes.set_yticks(range(n), [])

@@ -43,9 +43,8 @@ def complete(
     name = f"{form.name}-{'chat' if chat else 'plain'}-{config.temperature:g}-{config.max_new_tokens}"
     digest = hashlib.sha256(f"{config.run_id}/{form.sha256}".encode()).hexdigest()
     run = Run(repository_root() / config.outputs_dir / f"{config.model_slug}-{name}-{digest[:8]}")
-    wanted = [
-        Request(problem, index, render(form, problem.question, chat)) for problem in problems for index in range(times)
-    ]
+    prompts = [(problem, render(form, problem.question, chat)) for problem in problems]
+    wanted = [Request(problem, index, prompt) for problem, prompt in prompts for index in range(times)]
     if asked := [request for request in wanted if request.key not in run.journal().samples]:
         if engine(config) is None:
             stored = {"replay_path": f"{STORED}/{name}.jsonl", "protocol_label": "a lesson's"}

@@ -48,9 +48,8 @@ def texts(titled: Iterable[tuple[str, str | None]], otherwise: str = "") -> HTML
 
 def show_prompt(prompt: Prompt) -> HTML:
     """A rendered prompt: in one piece, or message by message."""
-    return texts(
-        [("text", prompt)] if isinstance(prompt, str) else [(turn["role"], turn["content"]) for turn in prompt]
-    )
+    turns = [{"role": "text", "content": prompt}] if isinstance(prompt, str) else prompt
+    return texts((turn["role"], turn["content"]) for turn in turns)
 
 
 def folded(summary: str, block: str) -> str:

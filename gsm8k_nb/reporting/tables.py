@@ -237,8 +237,7 @@ def warnings(results: Results) -> list[str]:
             f"sample {first['sample_index']}: {first['failure']}"
         )
     verdicts = summary.verdicts(results.of_rule(), results.config.n_samples)
-    failed = int(np.isnan(verdicts).sum())
-    if failed:
+    if failed := int(np.isnan(verdicts).sum()):
         worst, best = metrics.bounds(verdicts)
         lines.append(
             f"Problems with a failed request are left out. Over all {verdicts.size} samples the accuracy is between "

@@ -221,8 +221,7 @@ def make_blocks(requests: Sequence[Request], config: RunConfig) -> deque[Block]:
     left: large ones first, where an engine is at its best, small ones last, so that workers end together."""
     smallest = SMALLEST_VLLM if config.ray_engine == "vllm" else config.batch_size
     smallest = min(smallest, -(-len(requests) // config.ray_workers))
-    blocks: deque[Block] = deque()
-    size = 0
+    blocks, size = deque[Block](), 0
     for _, of_problem in groupby(requests, key=lambda request: request.problem.id):
         if not blocks or len(blocks[-1]) >= size:
             size = max(smallest, (len(requests) - sum(map(len, blocks))) // (2 * config.ray_workers))
