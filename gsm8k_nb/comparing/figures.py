@@ -85,8 +85,7 @@ def _intervals(
     over["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     with frame(height=0.75 + height * n) as (figure, axes):
         for place, (line, (_, (middle, low, high), filled, mark)) in enumerate(zip(lines[:n], rows, strict=False)):
-            color = RIGHT if filled else GREY
-            inside = color if filled else "white"
+            color, inside = (RIGHT, RIGHT) if filled else (GREY, "white")
             shares(axes, place, middle, low, high, lying=True, color=color, markerfacecolor=inside)
             axes.annotate(line, (0.01, place), (0, 4), xycoords=("axes fraction", "data"), **over)
             axes.annotate(mark, (1.02, place), xycoords=("axes fraction", "data"), va="center", fontweight="bold")
