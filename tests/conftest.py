@@ -2,6 +2,10 @@
 
 import json
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +21,23 @@ SHARED = ROOT.parent / "shared"
 if (SHARED / "gsm8k").is_dir():  # the official files may lie beside the checkout
     os.environ.setdefault("GSM8K_NB_DATA", str(SHARED / "gsm8k"))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the tests need no network, and must not wait for one
+
+
+def pytest_configure(config) -> None:
+    """Start, once for all workers, the process that others are forked from; Jupyter's kernels are, too."""
+    if hasattr(config, "workerinput") or "GSM8K_NB_COLD" in os.environ or not hasattr(os, "pidfd_open"):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="gsm8k_nb_warm_"))
+    path, program = str(folder / "socket"), str(Path(__file__).with_name("warm.py"))
+    log = (folder / "log").open("w")
+    process = subprocess.Popen([sys.executable, program, "serve", path], stdout=log, stderr=log)
+    spec = Path(sys.prefix) / "share" / "jupyter" / "kernels" / "python3"
+    kernel = shutil.copytree(spec, folder / "kernels" / "python3") / "kernel.json"
+    facts = json.loads(kernel.read_text())
+    facts["argv"] = [sys.executable, "-S", program, "run", path, *facts["argv"][facts["argv"].index("-m") :]]
+    kernel.write_text(json.dumps(facts))
+    os.environ.update(GSM8K_NB_WARM=path, JUPYTER_PATH=str(folder))
+    config.add_cleanup(lambda: (process.kill(), process.wait(), shutil.rmtree(folder, ignore_errors=True)))
 
 
 # The folder of the official GSM8K files and released solutions.

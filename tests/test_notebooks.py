@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -18,10 +17,11 @@ from gsm8k_nb.__main__ import parameters_cell
 from gsm8k_nb.config import NOT_GENERATION, RunConfig
 
 from .conftest import ROOT
+from .warm import python
 
 BOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
 STEPS = ["01_load", "02_sample", "03_score", "04_report"]
-PAPERMILL = [sys.executable, "-m", "papermill", "--no-progress-bar", "-k", "python3"]
+PAPERMILL = [*python(), "-m", "papermill", "--no-progress-bar", "-k", "python3"]
 
 
 def papermill(name: str, out: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:

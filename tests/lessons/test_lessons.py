@@ -43,6 +43,7 @@ def api(tmp_path_factory):
     (folder / "blocked" / "sitecustomize.py").write_text(BLOCKED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder / "blocked"), prepend=os.pathsep)
+        patch.setenv("GSM8K_NB_WITHOUT", " ".join(ENGINES))  # in kernels that start warm
         yield sheets.course(folder, [elsewhere(book, folder) for book in BOOKS])
 
 

@@ -5,7 +5,6 @@ import doctest
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +17,7 @@ from gsm8k_nb.reporting import page as report
 from gsm8k_nb.runs import Run, RunError
 
 from ..samplers.test_replay import evaluate
+from ..warm import python
 
 ACTS = [
     '=HYPERLINK("http://x","y")',
@@ -63,7 +63,7 @@ def again(folder: Path, before: str) -> subprocess.CompletedProcess:
         "config = RunConfig(**{name: values[name] for name in RunConfig.model_fields if name in values})\n"
         f"results = summary.summarise(run, config)\n{before}\nreport.save(results)\n"
     )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return subprocess.run([*python(), "-c", code], capture_output=True, text=True)
 
 
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"

@@ -203,12 +203,12 @@ def test_broken_store_is_named_by_line(replay_config, stored):
 @pytest.mark.parametrize("ending", PACK)
 def test_an_archive_made_to_fill_the_memory_is_refused(replay_config, tmp_path, monkeypatch, ending):
     packed = tmp_path / f"bomb.jsonl.{ending}"
-    packed.write_bytes(PACK[ending](b"\n" * 30_000_000))
-    monkeypatch.setattr(replay, "AND_BYTES", 1_000_000)
+    packed.write_bytes(PACK[ending](b"\n" * 15_000_000))
+    monkeypatch.setattr(replay, "AND_BYTES", 200_000)
     tracemalloc.start()
     with pytest.raises(SamplerError, match="bomb.jsonl.* unpacks to more than .* bytes"):
         open_sampler(replay_config.model_copy(update={"replay_path": str(packed)}))
-    assert tracemalloc.get_traced_memory()[1] < 15_000_000  # 30 MB were never held
+    assert tracemalloc.get_traced_memory()[1] < 12_000_000  # 15 MB were never held
     tracemalloc.stop()
 
 

@@ -137,7 +137,7 @@ def test_damage_between_stages_never_gives_another_result(config, tmp_path, seed
             for number, stage in enumerate(STAGES):
                 Engine.fail = number == 1
                 stage(config)
-                if number < len(STAGES) - 1 and draw.random() < 0.6:
+                if number < len(STAGES) - 1 and draw.random() < 0.3:
                     done.append(f"after {stage.__name__} {number}: {damage(config.run_folder, draw)}")
             done.append(f"at the end: {damage(config.run_folder, draw)}")
             summarise(config)

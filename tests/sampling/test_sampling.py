@@ -13,6 +13,7 @@ import pytest
 from gsm8k_nb import data, prompts, sampling
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.runs import Run
+from tests.warm import python
 
 pytest.importorskip("torch", reason="the transformers extra is not installed")
 
@@ -93,7 +94,7 @@ def test_twenty_kills_lose_and_double_nothing(tiny_model, tmp_path):
     undisturbed, _ = fill(config_of(tiny_model, tmp_path / "undisturbed"))
     seconds = time.monotonic() - started
     config = config_of(tiny_model, tmp_path / "killed")
-    command = [sys.executable, "-c", KILLS, config.model_dump_json(), str(seconds)]
+    command = [*python(), "-c", KILLS, config.model_dump_json(), str(seconds)]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     counts = [int(line) for line in out.split()]
     assert len(counts) == 20 and counts == sorted(counts)  # rows are only ever added
@@ -108,7 +109,7 @@ def test_twenty_kills_lose_and_double_nothing(tiny_model, tmp_path):
 def test_a_stopped_run_says_how_to_go_on(tiny_model, tmp_path, number):
     config = config_of(tiny_model, tmp_path, max_new_tokens=400)
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, config.model_dump_json()],
+        [*python(), "-c", SCRIPT, config.model_dump_json()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -141,7 +142,7 @@ sampling.fill"""
 
 def test_a_full_disk_is_a_clear_error_and_resumes(tiny_model, tmp_path):
     config = config_of(tiny_model, tmp_path)
-    command = [sys.executable, "-c", SCRIPT.replace("sampling.fill", FULL_DISK), config.model_dump_json()]
+    command = [*python(), "-c", SCRIPT.replace("sampling.fill", FULL_DISK), config.model_dump_json()]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode != 0
     last = ended.stderr.strip().splitlines()[-1]
@@ -201,7 +202,7 @@ def test_manifest_says_how_the_samples_were_made(tiny_model, tmp_path):
     assert manifest["status"] == "sampled" and manifest["engine"]["attention"] == "shared prefix"
     assert manifest["engine"]["batch_size"] == 8 and manifest["engine"]["dtype"] == "float32"
     assert manifest["engine"]["sampling"] == {
-        "method": "sampling", "temperature": 0.5, "top_p": 0.9, "top_k": None, "seed": 0,
+        "method": "sampling", "temperature": 0.5, "top_p": 0.9, "top_k": None, "min_p": None, "seed": 0,
         "max_new_tokens": 4, "repetition_penalty": 1.0,
     }  # fmt: skip
     assert manifest["inputs"]["data_sha256"] and manifest["inputs"]["prompt_sha256"]
