@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import get_args, get_origin
 
-from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, Parameters, RunConfig, read_parameters
+from gsm8k_nb.config import NOT_GENERATION, ConfigError, Parameters, RunConfig, read_parameters
+from gsm8k_nb.config.comparison import CompareConfig
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.runs import Run, RunError
 
@@ -87,8 +89,8 @@ def parameters_cell(config: type[Parameters], names: Sequence[str]) -> str:
     lines = []
     for name in names:
         field = config.model_fields[name]
-        kinds = [kind for kind in getattr(field.annotation, "__args__", (field.annotation,)) if isinstance(kind, type)]
-        kind, value = kinds[0].__name__ if kinds else "str", field.default  # none: a choice among texts
+        kinds = [get_origin(kind) or kind for kind in (get_args(field.annotation) or (field.annotation,))]
+        kind, value = kinds[0].__name__ if isinstance(kinds[0], type) else "str", field.default  # a choice among texts
         shown = f"{value:_}" if type(value) is int else json.dumps(value) if isinstance(value, str) else repr(value)
         lines.append(f"{name}: {kind} = {shown}  # {field.description}")
     return "\n".join(lines)

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from gsm8k_nb.answers import RULES
-from gsm8k_nb.config import CompareConfig, RunConfig
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.config.comparison import CompareConfig
 
 from .conftest import ROOT
 

@@ -12,7 +12,7 @@ from jinja2 import Environment
 from gsm8k_nb import stats, texts
 from gsm8k_nb.comparing import read
 from gsm8k_nb.comparing.read import ComparisonError, System
-from gsm8k_nb.config import CompareConfig
+from gsm8k_nb.config.comparison import CompareConfig
 from gsm8k_nb.places import own_asset
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run

@@ -11,7 +11,8 @@ import pytest
 
 from gsm8k_nb import comparing, stats
 from gsm8k_nb.comparing import ComparisonError, conclusion, figures, load, paper, tables
-from gsm8k_nb.config import CompareConfig, ConfigError
+from gsm8k_nb.config import ConfigError
+from gsm8k_nb.config.comparison import CompareConfig
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import files
 from gsm8k_nb.runs import RunError

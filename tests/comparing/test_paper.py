@@ -14,7 +14,8 @@ import yaml
 
 from gsm8k_nb import comparing
 from gsm8k_nb.comparing import paper, tables
-from gsm8k_nb.config import CompareConfig, RunConfig
+from gsm8k_nb.config import RunConfig
+from gsm8k_nb.config.comparison import CompareConfig
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import files, making
 from gsm8k_nb.runs import Run
