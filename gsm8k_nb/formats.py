@@ -1,4 +1,4 @@
-"""Prompt formats: ``assets/formats.toml`` has them as data, and everything that is said of one stands there.
+"""Prompt formats: each is a YAML file, ours in ``assets/prompts``, yours wherever it lies; see docs/prompts.md.
 
 A format keeps template, stop strings and answer form together: wrong scores often come from pairing the template of one
 protocol with the stop strings or the answer pattern of another.
@@ -6,14 +6,27 @@ protocol with the stop strings or the answer pattern of another.
 
 import hashlib
 import json
-import tomllib
-from dataclasses import dataclass
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from gsm8k_nb.places import own_asset
+from gsm8k_nb.places import find_path
+from gsm8k_nb.plain_yaml import PlainYamlError, line_of, read_yaml
 
-MARKER_PATTERN = r"####\s*(-?[\d,]+(?:\.\d+)?)"  # Cobbe et al. 2021: the final answer follows ####
+_NUMBER = r"(-?[\d,]+(?:\.\d+)?)"
+MARKER_PATTERN = rf"####\s*{_NUMBER}"  # Cobbe et al. 2021: the final answer follows ####
+ANSWER_FORMS = {  # the forms that most prompts ask for, by the name that a file gives
+    "####": MARKER_PATTERN,
+    "boxed": r"\\boxed\s*\{[^{}]*?" + _NUMBER,
+    "the answer is": rf"[Tt]he answer is\s*\$?{_NUMBER}",
+    "the final answer is": rf"[Tt]he final answer is\s*\$?{_NUMBER}",
+}
 
 
 class PromptError(ValueError):
@@ -34,9 +47,10 @@ class PromptFormat:
     """A template with all that belongs to it.
 
     ``template`` holds ``{question}``; ``cue`` follows it and ``stop`` cuts in plain text only (a chat template does
-    both); ``answer_pattern`` is a regular expression for the form that the prompt asks for. ``takes`` is the fewest,
-    the most and the usual number of exemplars; ``asset`` lm-eval's file that they (and an empty ``template``) are read
-    from, with its sha256. ``family`` is exemplars and method as published results name them.
+    both); ``answer_pattern`` is a regular expression for the form that the prompt asks for. ``then`` is written behind
+    the model's text, which goes on from there (Kojima et al. 2022). ``takes`` is the fewest, the most and the usual
+    number of exemplars; ``published`` the set they are of, ``train`` where they are drawn. ``family`` is exemplars and
+    method as published results name them; ``text`` is the file, where it is not one of ours.
     """
 
     name: str
@@ -45,19 +59,19 @@ class PromptFormat:
     answer_pattern: str
     source: str
     exemplars: tuple[Exemplar, ...] = ()
+    system: str = ""
     cue: str = ""
     separator: str = "\n\n"
     answer_prefix: str = " "  # between the template and an exemplar's answer in plain text
+    then: str = ""
+    stop_in_chat: bool = False
     takes: tuple[int, int, int] = (0, 0, 0)
-    asset: tuple[str, str] | None = None
+    published: str = ""
     family: tuple[str, str] | None = None
+    text: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):  # a bare string would be read as one stop per character
-            raise PromptError(f"stop must be a list of strings, got the text {self.stop!r}")
-        for stop in self.stop:
-            if len(stop.strip()) < 2:  # "=" or a lone blank ends a text at its first equation
-                raise PromptError(f"stop string {stop!r} would match ordinary text; use a whole delimiter")
+        check_stops(self.stop)
 
     @property
     def shots(self) -> int:
@@ -71,15 +85,114 @@ class PromptFormat:
     @property
     def sha256(self) -> str:
         """Hash of everything that this format adds to a question."""
-        parts = [self.template, self.cue, self.separator, self.answer_prefix, list(self.stop)]
+        parts: list[Any] = [self.template, self.cue, self.separator, self.answer_prefix, list(self.stop)]
         parts += [[exemplar.question, exemplar.answer] for exemplar in self.exemplars]
+        parts += [{"system": self.system, "then": self.then}] if self.system or self.then else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-_TABLES = tomllib.loads(own_asset("formats.toml"))
-FORMATS = TypeAdapter(dict[str, PromptFormat]).validate_python(
-    {name: {"name": name, **fields} for name, fields in _TABLES.items()}
-)
+def check_stops(stops: Any) -> None:
+    """PromptError for stop strings that would cut ordinary text."""
+    if isinstance(stops, str):  # it would be read as one stop per character
+        raise PromptError(f"stop must be a list of strings, got the text {stops!r}")
+    for stop in stops:
+        if len(stop.strip()) < 2:  # "=" or a lone blank ends a text at its first equation
+            raise PromptError(f"stop string {stop!r} would match ordinary text; use a whole delimiter")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Shot(_Strict):
+    question: str
+    answer: str
+
+
+class _Drawn(_Strict):
+    train: int = Field(ge=1, le=32)
+
+
+class _File(_Strict):
+    """What a prompt file may say."""
+
+    exemplars: Literal["wei", "llama3"] | _Drawn | list[_Shot] = []
+    template: str
+    system: str = ""
+    cue: str = ""
+    separator: str = "\n\n"
+    answer_prefix: str = " "
+    then: str = ""
+    stop: list[str] = []
+    answer_form: str
+    source: str = "a file of one's own"
+    family: tuple[str, str] | None = Field(None, strict=False)
+
+    @field_validator("template")
+    @classmethod
+    def _asks(cls, template: str, info: ValidationInfo) -> str:
+        if "{question}" not in template and info.data.get("exemplars") != "llama3":  # which brings its own
+            raise ValueError("must hold {question}")
+        return template
+
+    @field_validator("answer_form")
+    @classmethod
+    def _has_a_number(cls, form: str) -> str:
+        with suppress(re.error):
+            if re.compile(pattern := ANSWER_FORMS.get(form, form)).groups:
+                return pattern
+        forms = ", ".join(map(repr, ANSWER_FORMS))
+        raise ValueError(f"must be {forms}, or a regular expression with the number in a group, got {form!r}")
+
+    @field_validator("stop")
+    @classmethod
+    def _are_delimiters(cls, stop: list[str]) -> list[str]:
+        check_stops(stop)
+        return stop
+
+
+def read_format(name: str, text: str, *, own: bool = False) -> PromptFormat:
+    """The format that a file describes. PromptError names the line, the key and what it may say."""
+    try:
+        values = read_yaml(text)
+        file = _File.model_validate(values)
+    except PlainYamlError as error:
+        raise PromptError(f"{name}, {error}") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key, said = str((fault["loc"] or ("a prompt",))[0]), str(fault.get("ctx", {}).get("error") or fault["msg"])
+        said = f"unknown; known: {', '.join(_File.model_fields)}" if fault["type"] == "extra_forbidden" else said
+        raise PromptError(f"{name}, line {line_of(text, key)}: {key}: {said}") from None
+    shots, fields = file.exemplars, file.model_dump(exclude={"exemplars", "answer_form", "stop"})
+    fields |= {"stop": tuple(file.stop), "answer_pattern": file.answer_form, "text": text if own else ""}
+    if isinstance(shots, _Drawn):
+        return PromptFormat(name, **fields, takes=(1, 32, shots.train), published="train")
+    if isinstance(shots, str):
+        return PromptFormat(name, **fields, takes=(8, 8, 8), published=shots)
+    exemplars = tuple(Exemplar(f"{name}-{n}", shot.question, shot.answer) for n, shot in enumerate(shots, start=1))
+    return PromptFormat(name, **fields, takes=(len(shots),) * 3, exemplars=exemplars)
+
+
+def format_of(prompt: str) -> PromptFormat:
+    """The format that the parameter ``prompt`` names: one of ours, or a file. PromptError where it is neither."""
+    if prompt in FORMATS:
+        return FORMATS[prompt]
+    if not prompt.endswith((".yaml", ".yml")):
+        near = get_close_matches(prompt, FORMATS, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise PromptError(f"must be one of {', '.join(FORMATS)}, or a .yaml file with a prompt, got {prompt!r}{hint}")
+    try:
+        text = find_path(prompt, "prompt").read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptError(f"{prompt!r} cannot be read: {error}") from None
+    return read_format(Path(prompt).stem, text, own=True)
+
+
+FORMATS = {
+    file.name.removesuffix(".yaml"): read_format(file.name.removesuffix(".yaml"), file.read_text(encoding="utf-8"))
+    for file in sorted(resources.files("gsm8k_nb").joinpath("assets/prompts").iterdir(), key=lambda file: file.name)
+}
+FORMATS["as_stored"] = replace(FORMATS["as_stored"], takes=(0, 32, 0))  # as many as its source says
 INSTRUCTION = FORMATS["zero_shot"].template.partition("\n")[2]
 GENERATED = [name for name in FORMATS if name != "as_stored"]
-HELP = f"{', '.join(GENERATED[:-1])} or {GENERATED[-1]} (as_stored for a replay)"  # the parameter's line in a notebook
+HELP = f"{', '.join(GENERATED)}, or your own .yaml file (as_stored for a replay)"  # the parameter's line in a notebook

@@ -10,6 +10,7 @@ two are different protocols, and a run records which it was.
 
 import hashlib
 import random
+import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -18,22 +19,28 @@ import yaml
 from gsm8k_nb.answers.calculator import without_annotations
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import DataError, open_dataset
-from gsm8k_nb.formats import FORMATS, Exemplar, PromptError, PromptFormat
-from gsm8k_nb.places import OFFICIAL, asset_path, find_path
+from gsm8k_nb.formats import FORMATS as FORMATS
+from gsm8k_nb.formats import Exemplar, PromptError, PromptFormat
+from gsm8k_nb.places import OFFICIAL, asset_path, find_path, own_asset
 from gsm8k_nb.records import Problem
 
 Message = dict[str, str]  # {"role": "user" or "assistant", "content": ...}
 Prompt = str | list[Message]
+PUBLISHED = tomllib.loads(own_asset("exemplars.toml"))
 
 
 def prompt_for(config: RunConfig, problems: list[Problem]) -> PromptFormat:
     """The prompt that a run's parameters name, with its exemplars; none of them is one of the scored ``problems``."""
-    form = FORMATS[config.prompt]
-    if form.asset:
-        form = _asset_format(form)
-    elif config.prompt == "train_kshot" and config.sampler != "replay":
+    form = config.form
+    if form.published == "train" and config.sampler != "replay":
         train = open_dataset("gsm8k", config=config.dataset_config, split="train", path=_train_path(config)).problems
         form = replace(form, exemplars=draw_exemplars(train, config.n_shots, config.seed, problems))
+    elif form.published in PUBLISHED:
+        form = _published(form)
+    if config.system_prompt is not None:
+        form = replace(form, system=config.system_prompt)
+    if config.stop is not None:
+        form = replace(form, stop=tuple(config.stop), stop_in_chat=True)
     check_no_overlap(form.exemplars, problems)
     return form
 
@@ -42,21 +49,21 @@ def render(form: PromptFormat, question: str, chat: bool) -> Prompt:
     """The prompt of one question: messages where ``chat``, one text otherwise. No trailing blank."""
 
     def asked(question: str) -> str:
-        text = form.template.format(question=question).rstrip()
+        text = form.template.replace("{question}", question).rstrip()
         return text if chat else (text + form.cue).rstrip()
 
     if not chat:
         shots = [asked(shot.question) + form.answer_prefix + shot.answer for shot in form.exemplars]
-        return form.separator.join([*shots, asked(question)])
-    messages: list[Message] = []
+        return form.separator.join([*([form.system] if form.system else []), *shots, asked(question)])
+    messages: list[Message] = [{"role": "system", "content": form.system}] if form.system else []
     for shot in form.exemplars:
         messages += [{"role": "user", "content": asked(shot.question)}, {"role": "assistant", "content": shot.answer}]
     return [*messages, {"role": "user", "content": asked(question)}]
 
 
 def stops(form: PromptFormat, chat: bool) -> tuple[str, ...]:
-    """The stop strings to send: none under a chat template, where a model may well restate the question first."""
-    return () if chat else form.stop
+    """The stop strings to send; under a chat template, where a model may restate the question, only a run's own."""
+    return () if chat and not form.stop_in_chat else form.stop
 
 
 def draw_exemplars(train: list[Problem], k: int, seed: int, scored: Iterable[Problem] = ()) -> tuple[Exemplar, ...]:
@@ -96,17 +103,16 @@ def _train_path(config: RunConfig) -> str | None:
     return str(beside)
 
 
-def _asset_format(form: PromptFormat) -> PromptFormat:
-    """A format whose exemplars (and, for Llama, template) are an lm-eval task file, checked by its sha256."""
-    file, expected = form.asset or ("", "")
+def _published(form: PromptFormat) -> PromptFormat:
+    """A format with its published exemplars (and, for Llama, template), an lm-eval task file checked by its sha256."""
+    file, expected = PUBLISHED[form.published]
     raw = asset_path("lm_eval", file).read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     if digest != expected:
         raise PromptError(f"{file} is not the known text of {form.name}: sha256 {digest}, expected {expected}")
     task = yaml.safe_load(raw)
-    prefix = form.name.split("_")[0]
     exemplars = tuple(
-        Exemplar(f"{prefix}-{number}", shot["question"], shot["target"])
+        Exemplar(f"{form.published}-{number}", shot["question"], shot["target"])
         for number, shot in enumerate(task["fewshot_config"]["samples"], start=1)
     )
     template = form.template or task["doc_to_text"].replace("{{question}}", "{question}")

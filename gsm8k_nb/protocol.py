@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from gsm8k_nb.config import RunConfig
-from gsm8k_nb.formats import FORMATS, PromptFormat
+from gsm8k_nb.config import SETTINGS, RunConfig
+from gsm8k_nb.formats import PromptFormat
 from gsm8k_nb.runs import Inputs
 
 
@@ -37,6 +37,7 @@ class Protocol(Facts):
     exemplars_as: str | None = None
     stop: list[str] | None = None
     prompt_sha256: str | None = None
+    settings: dict[str, Any] = {}  # whatever else the parameters state of how completions are made
     headline_rule: str
 
 
@@ -49,14 +50,14 @@ class Source(NamedTuple):
 
     @property
     def form(self) -> PromptFormat:
-        return FORMATS[self.config.prompt]
+        return self.config.form
 
 
 def made_by(config: RunConfig, inputs: Inputs) -> Source:
     """The source of a run's texts: a replay has the protocol of its source, a replay of a replay that of the first."""
     label = config.protocol_label
     while source := inputs.replay_config:
-        config = RunConfig.checked({name: source[name] for name in RunConfig.model_fields if name in source})
+        config = RunConfig.stored(source)
         inputs = Inputs(**source.get("inputs") or {})
         label = label or config.protocol_label
     return Source(label, config, inputs)
@@ -79,8 +80,9 @@ def protocol_of(config: RunConfig, inputs: Inputs) -> Protocol:
     known = source.stated or {} if label else made.model_dump() | {"shots": made.n_shots}
     drawn = f"avg@{config.n_samples}, T={made.temperature:g}"
     metric = label or ("test@1" if made.temperature == 0 else drawn)
+    read_from = {} if config.answer_from == "text" else {"answer_from": config.answer_from}
     return Protocol(
-        label=label or f"{metric}, {made.n_shots}-shot CoT",
+        label=label or ", ".join([metric, f"{made.n_shots}-shot CoT", *_of_reasoning(made, config.answer_from)]),
         metric=metric,
         n_samples=config.n_samples,
         **{name: known.get(name) for name in ("shots", "prompt", "temperature", "top_p", "top_k", "max_new_tokens")},
@@ -88,5 +90,14 @@ def protocol_of(config: RunConfig, inputs: Inputs) -> Protocol:
         exemplars_as=source.exemplars_as,
         stop=source.stop,
         prompt_sha256=None if label else source.prompt_sha256,
+        settings={name: known[name] for name in SETTINGS if known.get(name) is not None} | read_from,
         headline_rule=headline_rule(config, inputs),
     )
+
+
+def _of_reasoning(made: RunConfig, answer_from: str) -> list[str]:
+    """What a headline says of reasoning."""
+    words = [] if made.enable_thinking is None else ["thinking" if made.enable_thinking else "no thinking"]
+    if made.max_thinking_tokens is not None:
+        words.append(f"at most {made.max_thinking_tokens} tokens of thinking")
+    return [*words, "read from the reasoning too"] if answer_from == "reasoning" else words

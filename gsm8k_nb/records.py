@@ -38,7 +38,8 @@ class Sample:
 
     ``finish_reason`` is ``stop`` (the model or a stop string ended it), ``length`` (the token limit did) or what a
     server says. ``error`` is set where the request failed: such a sample has no text, is never scored, and is asked for
-    again. ``seconds`` is its share of its batch's time. ``reasoning`` came apart from the answer, and is never scored.
+    again. ``seconds`` is its share of its batch's time. ``reasoning`` is kept apart from the answer, and is not
+    scored unless the run says so; ``reasoning_tokens`` of the completion's are its.
     Tokens are as billed: where one request brings several samples, its prompt is counted with the first.
     """
 
@@ -53,6 +54,7 @@ class Sample:
     completion_tokens: StrictInt | None = None
     seconds: Annotated[float, Strict()] | None = None
     reasoning: Text | None = None
+    reasoning_tokens: StrictInt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Inputs(BaseModel):
     data_problems: int | None = None
     problems_sha256: str | None = None  # of problems.jsonl: those of the data that this run uses
     prompt_sha256: str | None = None
+    prompt_text: str | None = None  # of a prompt file of one's own
     exemplar_ids: list[str] | None = None
     chat: bool | None = None
     stop: list[str] | None = None
@@ -110,6 +111,7 @@ class Run:
             fault = f"{name} has samples but no config.json that says how they were made"
             raise RunError(f"{fault}; put it back, or move the folder away")
         free = NOT_GENERATION | PLACES | {"model"}  # a model's name, but for its spelling, names the folder
+        free |= {"prompt"} if config.form.text else set()  # its text counts, wherever it lies
         values = config.model_dump(exclude=free) if before else {}
         known = Inputs(**before.get("inputs") or {})
         changed = [field for field, value in values.items() if before.get(field) != value] + known.changes(inputs)

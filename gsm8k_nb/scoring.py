@@ -6,7 +6,7 @@ No answer found is wrong; a failed request is neither right nor wrong. A rule th
 import functools
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import metadata, resources
 from importlib.util import find_spec
 from operator import attrgetter
@@ -32,7 +32,9 @@ STALE = {  # fact that scores are made from -> what is said of stored ones where
     "samples_sha256": "made from other samples",
     "scores_sha256": "changed after it was written",
 }
-_OF_SAMPLE = ("text", "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds")
+_OF_SAMPLE = (
+    "text", "finish_reason", "error", "prompt_tokens", "completion_tokens", "seconds", "reasoning", "reasoning_tokens"
+)  # fmt: skip
 
 
 def rules_to_score(which: str, headline: str, n_samples: int) -> tuple[str, ...]:
@@ -136,7 +138,13 @@ def wanted_samples(run: Run, config: RunConfig, problems: Sequence[Problem]) -> 
     missing = [key for key in wanted if key not in journal.samples]
     if missing and not config.dry_run and config.budget is None:
         raise RunError(f"{run.folder.name} lacks {len(missing)} of {len(wanted)} samples: run 02_sample first")
-    return [journal.samples.get(key) or Sample(*key, text=None, error=NOT_ASKED) for key in wanted]
+    samples = [journal.samples.get(key) or Sample(*key, text=None, error=NOT_ASKED) for key in wanted]
+    return samples if config.answer_from == "text" else [_from_reasoning(sample) for sample in samples]
+
+
+def _from_reasoning(sample: Sample) -> Sample:
+    """A sample whose answer is read from its reasoning, where it has no text beside it."""
+    return replace(sample, text=sample.reasoning) if sample.reasoning and not (sample.text or "").strip() else sample
 
 
 def check_problems(run: Run, config: RunConfig, problems: Sequence[Problem]) -> None:
@@ -160,7 +168,7 @@ def frame(
 
     Columns: run, problem_id, sample_index, rule, predicted (text or None), correct (True, False or None where the
     request failed), failure (why the rule could not be applied, or None), steps, gold, text, finish_reason, error,
-    prompt_tokens, completion_tokens, seconds.
+    prompt_tokens, completion_tokens, seconds, reasoning, reasoning_tokens.
     """
     of_sample = attrgetter(*_OF_SAMPLE)
     by_problem = {problem.id: (steps(problem), str(problem.answer)) for problem in problems}

@@ -70,6 +70,7 @@ class Health(Facts):
     empty: int
     degenerate: int
     identical_problems: float | None
+    thought_cut: int = 0  # the token limit came before the thought's end, so there is no answer
 
 
 class Metrics(Facts):
@@ -156,8 +157,9 @@ def compute_metrics(
     rules = {name: _rule_score(rows, config) for name, rows in by_rule.items()}
     head, headed = by_rule[protocol.headline_rule], rules[protocol.headline_rule]
     dataset = _dataset(config, inputs, len(problems), headed.n_problems)
+    numbers = by_each_rule(rules, protocol.headline_rule) + _left_open(head, headed)
     return Metrics(
-        headline=headline(dataset, protocol.label, by_each_rule(rules, protocol.headline_rule)),
+        headline=headline(dataset, protocol.label, numbers),
         accuracy=headed.accuracy,
         dataset=dataset,
         protocol=protocol,
@@ -167,6 +169,42 @@ def compute_metrics(
         health=_health(head, None if form.name == "as_stored" else form.answer_pattern),
         **at_k(head, problems, config),
     )
+
+
+def thought_cut(rows: pd.DataFrame) -> pd.Series:
+    """Which samples were cut in their thought: they have no answer, and with more tokens might have had any."""
+    empty = rows["text"].fillna("").str.strip() == ""
+    return (rows["finish_reason"] == "length") & empty & (rows["reasoning"].fillna("") != "")
+
+
+def _left_open(rows: pd.DataFrame, score: RuleScore) -> str:
+    """How many thoughts were cut, and what they can move: the accuracy if none or all of them had come out right."""
+    cut = int((thought_cut(rows) & rows["error"].isna()).sum())
+    if not cut or score.accuracy is None:
+        return ""
+    return f"; {cut} of {score.n} thoughts cut, with all of them right {score.accuracy + cut / score.n:.4f}"
+
+
+def by_tokens(results: Results) -> pd.DataFrame:
+    """Accuracy under the headline rule by tokens spent: what each limit on a completion would have left of these texts.
+
+    Columns: tokens (powers of two, and the most that a completion has), finished (the share that ends by then), low and
+    high (accuracy if none or all of the others were right), accuracy (of the finished alone). Empty where the source
+    does not say how many tokens its texts have.
+    """
+    rows = results.of_rule()
+    rows = rows[rows["correct"].notna()]
+    columns = ["tokens", "finished", "low", "high", "accuracy"]
+    if not len(rows) or rows["completion_tokens"].isna().any():
+        return pd.DataFrame(columns=columns)
+    tokens, correct = rows["completion_tokens"].to_numpy(dtype=int), rows["correct"].to_numpy(dtype=bool)
+    ended, most = (rows["finish_reason"] != "length").to_numpy(), int(tokens.max())
+    made = []
+    for limit in [*(2**power for power in range(4, 20) if 2**power < most), most]:
+        done = ended & (tokens <= limit)
+        low, share = (correct & done).mean(), done.mean()
+        made.append((limit, share, low, low + 1 - share, correct[done].mean() if done.any() else np.nan))
+    return pd.DataFrame(made, columns=columns)
 
 
 def by_each_rule(rules: Mapping[str, RuleScore], first: str) -> str:
@@ -241,6 +279,7 @@ def _health(rows: pd.DataFrame, answer_pattern: str | None) -> Health:
         empty=int((answered & (texts.str.strip() == "")).sum()),
         degenerate=int(texts.map(degenerate).sum()),
         identical_problems=metrics.identical_samples(by_problem),
+        thought_cut=int((thought_cut(rows) & answered).sum()),
     )
 
 

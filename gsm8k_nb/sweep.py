@@ -17,8 +17,9 @@ from typing import Any
 import papermill
 from tabulate import tabulate
 
-from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, read_yaml
+from gsm8k_nb.config import ConfigError, RunConfig, read_parameters
 from gsm8k_nb.places import repository_root
+from gsm8k_nb.plain_yaml import PlainYamlError, read_yaml
 from gsm8k_nb.texts import one_line
 
 SHOWN = 300  # characters of an error in the table
@@ -104,7 +105,7 @@ def plan(files: Sequence[str], settings: Sequence[str], folder: Path) -> list[Jo
 
 
 def overrides(settings: Sequence[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` texts as parameters, values read as YAML scalars. ConfigError where a name is no parameter."""
+    """``NAME=VALUE`` texts as parameters, values read as YAML. ConfigError where a name is no parameter."""
     values: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -112,10 +113,8 @@ def overrides(settings: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"--set {text}: must be NAME=VALUE, as in --set limit=50")
         try:
             values[name] = read_yaml(value)
-        except ConfigError as error:
+        except PlainYamlError as error:
             raise ConfigError(f"--set {text}: {value!r} is no YAML value ({error}); quote it") from None
-        if isinstance(values[name], dict | list):
-            raise ConfigError(f"--set {text}: must be one value, got {values[name]!r}")
         if name not in RunConfig.model_fields:
             RunConfig.checked({name: values[name]})  # says which name is near
     return values

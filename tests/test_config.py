@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import yaml
 
-from gsm8k_nb.config import NOT_GENERATION, CompareConfig, ConfigError, RunConfig, read_parameters
+from gsm8k_nb.config import NOT_GENERATION, ConfigError, RunConfig, read_parameters
+from gsm8k_nb.config.comparison import CompareConfig
 from gsm8k_nb.places import find_path
+from gsm8k_nb.protocol import protocol_of
+from gsm8k_nb.runs import Inputs
 
 from .conftest import ROOT
 
@@ -31,8 +34,7 @@ def test_misspelt_name_is_refused_with_the_nearest_right_one():
 @pytest.mark.parametrize(
     ("name", "right"),
     [
-        ("min_p", None), ("presence_penalty", None), ("frequency_penalty", None), ("stop", None), ("tokenizer", None),
-        ("stop_strings", None), ("logprobs", None), ("x", None),
+        ("best_of", None), ("guided_json", None), ("tokenizer", None), ("logprobs", None), ("x", None),
         ("max_tokens", "max_new_tokens"), ("num_fewshot", "shots"), ("nsamples", "n_samples"), ("Limit", "limit"),
         ("do_sample", "temperature"), ("promt", "prompt"), ("backend", "sampler"),
     ],
@@ -471,3 +473,48 @@ def test_one_price_alone_is_refused(one, other):
     with pytest.raises(ConfigError, match=f"{other}: where one price"):
         RunConfig.checked({"sampler": "openai", "model": "m", one: 0, other: None})
     assert RunConfig.checked({"sampler": "openai", "model": "m", one: 2.5, other: 0})
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"presence_penalty": 0.5}, "presence_penalty: only sampler 'vllm' or 'openai' takes it, got 0.5"),
+        ({"sampler": "ray", "frequency_penalty": 1}, "frequency_penalty: only sampler 'vllm' or 'openai' takes it"),
+        ({"extra_body": {"a": 1}}, "extra_body: only sampler 'openai' takes it"),
+        ({"omit": ["seed"]}, "omit: only sampler 'openai' takes it"),
+        ({"enable_thinking": True, "chat_template": "plain"}, "enable_thinking: it is for the chat template"),
+        ({"template_kwargs": {"a": 1}, "sampler": "openai", "model": "m"}, "takes reasoning_effort instead"),
+        ({"max_thinking_tokens": 512}, "max_thinking_tokens: it must leave tokens for the answer, got 512 of"),
+        ({"max_thinking_tokens": 5, "sampler": "openai", "model": "m"}, "needs a server that continues a text"),
+        ({"prompt": "kojima_2stage", "sampler": "openai", "model": "m"}, "prompt: needs a server that continues"),
+        ({"think_tags": ["<a>"]}, "think_tags"),
+        ({"stop": ["="]}, "stop string '='"),
+        ({"stop": "END"}, "stop"),
+        ({"min_p": 1.5}, "min_p"),
+        ({"answer_from": "thought"}, "answer_from"),
+    ],
+)
+def test_settings_of_models_of_today_are_refused_where_they_would_do_nothing(values, said):
+    assert said in refused(**values)
+
+
+def test_settings_of_models_of_today_name_the_run_and_stand_in_its_protocol():
+    plain = RunConfig(temperature=1.0)
+    stated = {
+        "min_p": 0.05, "repetition_penalty": 1.1, "stop": ["END"], "system_prompt": "Think.", "enable_thinking": False,
+        "template_kwargs": {"level": "high"}, "max_thinking_tokens": 64, "think_tags": ["<a>", "</a>"],
+    }  # fmt: skip
+    ids = {RunConfig(temperature=1.0, **{name: value}).run_id for name, value in stated.items()}
+    assert len(ids | {plain.run_id}) == len(stated) + 1
+    assert RunConfig(temperature=1.0, answer_from="reasoning").run_id == plain.run_id  # it changes no text
+    protocol = protocol_of(RunConfig(temperature=1.0, **stated), Inputs())
+    assert protocol.settings == {name: value for name, value in stated.items() if name != "stop"}
+    assert protocol.label == "avg@1, T=1, 0-shot CoT, no thinking, at most 64 tokens of thinking"
+    assert protocol_of(plain, Inputs()).settings == {}
+
+
+def test_lists_and_mappings_may_come_as_the_text_of_a_command_line():
+    config = RunConfig.checked(
+        {"stop": '["END", "STOP"]', "template_kwargs": "{level: high}", "enable_thinking": "yes"}
+    )
+    assert (config.stop, config.template_kwargs, config.enable_thinking) == (["END", "STOP"], {"level": "high"}, True)

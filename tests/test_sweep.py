@@ -65,7 +65,6 @@ def test_on_ray_it_does_the_same(files, tmp_path, capsys):
     [
         (["n_sample=8"], "unknown parameter 'n_sample': did you mean 'n_samples'?"),
         (["limit"], "--set limit: must be NAME=VALUE"),
-        (["limit=[1, 2]"], "must be one value"),
         (["limit=-1"], "a.yaml: parameter 'limit'"),
         (["prompt={"], "is no YAML value"),
     ],

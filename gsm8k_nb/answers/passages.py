@@ -7,7 +7,8 @@ answer was forced. A text has no last word where it breaks off, ends in a loop, 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gsm8k_nb.answers.numerals import HINTS, WORDS
 
@@ -52,19 +53,50 @@ _WORD = re.compile(r"\w")
 _LOOP = 40  # characters at the end that must stand four times over, a whole number of periods apart
 
 
-def without_reasoning(text: str) -> str:
-    """What follows the last closed reasoning block, up to one that is opened and never closed."""
-    return _around_reasoning(text)[0]
+class Parted(NamedTuple):
+    """A completion's reasoning, None where it has none, and the text beside it; whether the last thought goes on."""
+
+    reasoning: str | None
+    text: str
+    is_open: bool
+
+    @property
+    def forced(self) -> str:
+        """The last line of an open thought where it holds a box: an answer that was forced."""
+        forced = _FORCED.search(self.reasoning or "") if self.is_open and "boxed" in (self.reasoning or "") else None
+        return forced[0] if forced else ""
 
 
-def _around_reasoning(text: str) -> tuple[str, str]:
-    """The text outside reasoning, and the reasoning that is opened behind it and never closed."""
-    lower = text.lower()
-    if not any(hint in lower for hint in HINTS.reasoning):
-        return text, ""
-    end = max((closing.end() for closing in _REASONING_END.finditer(text)), default=0)
-    opening = _REASONING_START.search(text, end)
-    return (text[end : opening.start()], text[opening.end() :]) if opening else (text[end:], "")
+def parted(text: str, tags: Sequence[str] = ()) -> Parted:
+    """Reasoning, and what follows its last closed block, up to one that is opened and never closed.
+
+    ``tags``, an opening and a closing mark, stand in place of all that are known.
+    """
+    starts, ends = (re.compile(re.escape(tag)) for tag in tags) if tags else (_REASONING_START, _REASONING_END)
+    lower = "" if tags else text.lower()
+    if not tags and not any(hint in lower for hint in HINTS.reasoning):
+        return Parted(None, text, False)
+    closing = max(ends.finditer(text), key=re.Match.end, default=None)
+    end = closing.end() if closing else 0
+    thought = starts.sub("", text[: closing.start()], 1) if closing else ""
+    if opening := starts.search(text, end):
+        return Parted(thought + text[opening.end() :], text[end : opening.start()], True)
+    return Parted(thought if closing else None, text[end:], False)
+
+
+def marks_in(template: str) -> tuple[str, str] | None:
+    """The opening and closing mark of reasoning that a chat template tells a thought by, or None where it names none.
+
+    >>> marks_in("{% if '</think>' in content %}{{ content.split('</think>')[-1] }}{% endif %}")
+    ('<think>', '</think>')
+    """
+    split = re.search(r"""split\(\s*(['"])((?:</|\[/)[^'"]{1,40})\1""", template)
+    opening, closing = _REASONING_START.search(template), _REASONING_END.search(template)
+    if split:
+        return split[2].replace("/", "", 1), split[2]
+    if opening and (closing or opening[0][0] in "<["):
+        return opening[0], closing[0] if closing else f"{opening[0][0]}/{opening[0][1:]}"
+    return None
 
 
 def answer_part(text: str) -> tuple[str, bool]:
@@ -72,9 +104,8 @@ def answer_part(text: str) -> tuple[str, bool]:
 
     A boundary with nothing before it, such as a leading ``</s>``, ends no turn.
     """
-    text, unclosed = _around_reasoning(text)
-    forced = _FORCED.search(unclosed) if "boxed" in unclosed else None
-    text += forced[0] if forced else ""
+    whole = parted(text)
+    text = whole.text + whole.forced
     start = 0
     if any(hint in text for hint in HINTS.turn):
         for boundary in _TURN_END.finditer(text):

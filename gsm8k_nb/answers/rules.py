@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from gsm8k_nb.answers.flexible import flexible
 from gsm8k_nb.answers.numerals import MAX_DIGITS, plain_decimal
-from gsm8k_nb.answers.passages import without_reasoning
+from gsm8k_nb.answers.passages import parted
 from gsm8k_nb.answers.peers import PEER_RULES, Rule
 
 TOLERANCE = Decimal("1e-6")  # for answers computed in binary floating point: 17.999999999999996 is 18
@@ -32,7 +32,7 @@ def strict(text: str) -> Decimal | None:
 
     Digits of any script, nothing but blanks before them (``#### $18`` gives none), at most ``MAX_DIGITS`` characters.
     """
-    match = _STRICT.search(without_reasoning(text))
+    match = _STRICT.search(parted(text).text)
     return plain_decimal(match[1].replace(",", "")) if match else None
 
 

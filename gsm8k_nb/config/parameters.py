@@ -11,12 +11,12 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
-from typing import Any, Self
+from typing import Any, Self, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from gsm8k_nb.places import own_asset
+from gsm8k_nb.plain_yaml import PlainYamlError, read_yaml
 from gsm8k_nb.texts import one_line
 
 _SECRET = re.compile(r"[?#@\s]|\b(sk|gsk|hf|xai|nvapi)[-_]|\w{24}")  # where a key may be in an address
@@ -37,54 +37,6 @@ class ConfigError(ValueError):
     """A parameter is unknown, of the wrong type or out of range. The message names it and what is allowed."""
 
 
-class _Yaml(yaml.SafeLoader):
-    """YAML of plain values, in which nothing is read as other than it looks.
-
-    YAML 1.1 reads ``010`` as 8 and ``1:30`` as 90, and of two equal keys keeps the last: all are refused, by their
-    line, and so are aliases, a few lines of which stand for billions of values. A date is text, as papermill reads it.
-    """
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.MarkedYAMLError(problem="an alias is not read here: write the value out", problem_mark=mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        names: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in names:
-                raise yaml.MarkedYAMLError(problem=f"{name!r} stands here twice", problem_mark=key.start_mark)
-            names.add(name)
-        return super().construct_mapping(node, deep)
-
-    def construct_number(self, node: Any) -> int | float:
-        if len(node.value) > 400:  # no parameter takes it, and to write it out Python may refuse
-            return float("inf")
-        value = self.construct_yaml_float(node) if node.tag.endswith("float") else self.construct_yaml_int(node)
-        if re.match(r"[-+]?0[0-9_]", node.value) or ":" in node.value:
-            problem = f"{node.value} would be read as {value}: write a number without leading zeros, text in quotes"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return value
-
-
-yaml.add_constructor("tag:yaml.org,2002:int", _Yaml.construct_number, _Yaml)
-yaml.add_constructor("tag:yaml.org,2002:float", _Yaml.construct_number, _Yaml)
-yaml.add_constructor("tag:yaml.org,2002:timestamp", _Yaml.construct_yaml_str, _Yaml)
-
-
-def read_yaml(text: str) -> Any:
-    """A YAML text as plain values. ConfigError, with its line, for what is none or looks like something else."""
-    try:
-        return yaml.load(text, _Yaml)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(line + one_line(error.problem or error, 300)) from None
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(one_line(error, 300)) from None
-
-
 def read_parameters(file: str | Path) -> dict[str, Any]:
     """The parameters in a YAML file; ConfigError, which does not name it, where it is no mapping."""
     path = Path(file)
@@ -96,8 +48,8 @@ def read_parameters(file: str | Path) -> dict[str, Any]:
         values = read_yaml(raw.decode("utf-8-sig")) if len(raw) <= LONGEST_FILE else raw
     except OSError as error:
         raise ConfigError(error.strerror or str(error)) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(one_line(error, 300)) from None
+    except (UnicodeDecodeError, PlainYamlError) as error:
+        raise ConfigError(one_line(error, 400)) from None
     if isinstance(values, dict) and all(isinstance(name, str) for name in values):
         return values
     if values is None:
@@ -124,6 +76,9 @@ class Parameters(BaseModel):
         if isinstance(value, str):
             if NoneType in kinds and value.strip().lower() in MISSING:
                 return None
+            if {get_origin(kind) for kind in kinds} & {list, dict} and value.lstrip()[:1] in ("[", "{"):
+                with suppress(PlainYamlError):  # as papermill hands on what stands on its command line
+                    return read_yaml(value)
             if int in kinds:  # 1e3 is text to YAML
                 with suppress(ValueError):
                     return int(number) if (number := float(value)).is_integer() else number
@@ -151,10 +106,10 @@ class Parameters(BaseModel):
         })  # fmt: skip
 
     @classmethod
-    def checked(cls, values: dict[str, Any]) -> Self:
+    def checked(cls, values: dict[str, Any], context: dict[str, Any] | None = None) -> Self:
         """``cls(**values)`` with every fault in one ``ConfigError``, a line each, with the nearest right name."""
         try:
-            return cls(**values)
+            return cls.model_validate(values, context=context)
         except ValidationError as error:
             lines = [_explain(fault, cls) for fault in error.errors()]
             # "from None": pydantic's own message repeats each fault with a link, and hides ours.

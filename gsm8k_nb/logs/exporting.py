@@ -65,7 +65,7 @@ def export_run(
     values = run.read_json("config.json")
     if not values:
         raise LogError(f"{folder}: is no run folder, it has no config.json")
-    config = RunConfig.checked({name: values[name] for name in RunConfig.model_fields if name in values})
+    config = RunConfig.stored(values)
     results = read_results(run, config)
     identity = model_id or config.model
     if not _HUB_NAME.fullmatch(identity) or (model_id is None and Path(identity).exists()):

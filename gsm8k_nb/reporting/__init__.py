@@ -25,6 +25,7 @@ def or_failure(make: Callable[[Results], Shown]) -> Callable[[Results], Shown]:
             shown = make(results)
             if isinstance(shown, Figure):
                 shown.draw_without_rendering()  # some faults show only then
+                shown.set_layout_engine("none")  # laid out once, for all of its files
             return shown
         except Exception as error:  # whatever it is, it is this one's alone
             reason = f"{make.__name__} could not be made: {type(error).__name__}: {visible(one_line(error))}"

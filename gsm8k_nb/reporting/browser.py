@@ -70,12 +70,18 @@ def _samples(results: Results) -> dict[tuple[str, int], dict[str, Any]]:
                 about = {"finish": row.finish_reason, "error": row.error}
                 about = {name: visible(str(value)) for name, value in about.items() if value is not None}
                 tokens = {} if row.completion_tokens is None else {"tokens": int(row.completion_tokens)}
-                sample = {"i": row.sample_index, "text": visible(row.text or ""), **about, **tokens}
+                sample = {"i": row.sample_index, "text": _whole(row), **about, **tokens}
                 samples[key] = sample | {"read": [], "right": ""}
             long = row.predicted is not None and len(row.predicted) > READ_AT_MOST
             samples[key]["read"].append(f"{row.predicted[: READ_AT_MOST - 1]}…" if long else row.predicted)
             samples[key]["right"] += "-" if row.correct is None else "01"[bool(row.correct)]
     return samples
+
+
+def _whole(row: Any) -> str:
+    """A completion as it is shown, its reasoning first where it has any."""
+    text = visible(row.text or "")
+    return f"[reasoning]\n{visible(row.reasoning)}\n[text]\n{text}" if row.reasoning else text
 
 
 def _size(sample: dict[str, Any]) -> int:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from gsm8k_nb.reporting import or_failure
 from gsm8k_nb.scoring import DEFAULT_RULES
-from gsm8k_nb.summary import Results, by_steps
+from gsm8k_nb.summary import Results, by_steps, by_tokens
 
 WIDTH_IN = 3.4  # inches: a column of a two-column page, where the text below then has its true size
 RIGHT, WRONG = "#0072B2", "#D55E00"  # blue and vermilion of Okabe and Ito's palette
@@ -73,6 +73,23 @@ def length_by_verdict(results: Results) -> Figure:
             axes.hist(part, bins=bins, histtype="step", linewidth=1.6, color=color, label=f"{name} ({len(part)})")
         more = "\n(longer ones in the last bar)" if end < longest else ""
         axes.set(xlabel=f"length of the completion, {unit}{more}", ylabel="completions", title="Length by verdict")
+        axes.legend()
+    return figure
+
+
+@or_failure
+def accuracy_by_tokens(results: Results) -> Figure:
+    """Accuracy against a limit on tokens: if none or all of what it cuts were right, and of the finished alone."""
+    table = by_tokens(results)
+    with frame() as (figure, axes):
+        tokens, low, high, accuracy = (table[name] for name in ("tokens", "low", "high", "accuracy"))
+        axes.fill_between(tokens, 100 * low, 100 * high, color=RIGHT, alpha=0.2, label="the others wrong or right")
+        axes.plot(tokens, 100 * low, "o-", color=RIGHT, label="right within the limit")
+        axes.plot(tokens, 100 * accuracy, "s--", color=GREY, label="of the finished")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(tokens, tokens, rotation=45)
+        axes.set(xlabel="limit on the completion, tokens", ylabel="accuracy, %", ylim=(0, 102))
+        axes.set_title("Accuracy by tokens spent")
         axes.legend()
     return figure
 

@@ -40,7 +40,7 @@ def code_of(environment: dict[str, Any]) -> dict[str, Any]:
 def source_of(run: Run) -> Source:
     """Who made a run's texts, as `made_by` says it."""
     stored = run.read_json("config.json")
-    config = RunConfig.checked({name: stored[name] for name in RunConfig.model_fields if name in stored})
+    config = RunConfig.stored(stored)
     return made_by(config, run.inputs())
 
 

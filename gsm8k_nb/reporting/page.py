@@ -21,7 +21,7 @@ from jinja2 import Environment
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from gsm8k_nb import __version__
+from gsm8k_nb import __version__, summary
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import own_asset
 from gsm8k_nb.reporting import browser, failure, figures, html, tables
@@ -86,18 +86,20 @@ def save(results: Results) -> Path:
 
 
 def run_tables(results: Results) -> dict[str, pd.DataFrame]:
-    """The tables of a run by name; curves over k, and published results, only where there are any."""
+    """The tables of a run by name; those over k or tokens, and published results, only where there are any."""
     shown = {make.__name__: make(results) for make in TABLES}
     if results.config.n_samples > 1:
         shown["at_k"] = tables.at_k(results)
-    beside = tables.beside_published(results)
-    return shown | ({"beside_published": beside} if len(beside) else {})
+    more = {name: getattr(tables, name)(results) for name in ("beside_published", "by_tokens", "tokens")}
+    return shown | {name: table for name, table in more.items() if len(table)}
 
 
 def run_figures(results: Results) -> dict[str, tuple[Figure, str]]:
     """The figures of a run by name, each with its alternative text."""
     several = {"curves_over_k": (figures.curves_over_k, "pass@k and maj@k against k")}
     makers = FIGURES | (several if results.config.n_samples > 1 else {})
+    if len(summary.by_tokens(results)):
+        makers["accuracy_by_tokens"] = (figures.accuracy_by_tokens, "Accuracy against a limit on tokens")
     return {name: (make(results), text) for name, (make, text) in makers.items()}
 
 
@@ -154,6 +156,7 @@ def show_examples(results: Results, correct: bool, n: int = N_EXAMPLES) -> HTML:
         titled += [
             (f"{problem.id}, sample {row.sample_index}: {'right' if correct else 'wrong'}", problem.question),
             ("Gold solution", problem.solution),
+            *([("Reasoning, which no rule reads", row.reasoning)] if isinstance(row.reasoning, str) else []),
             (f"Completion ({end}); read as {read}, gold {row.gold}", row.text),
         ]
     return texts(titled, "There is none.")

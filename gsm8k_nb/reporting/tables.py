@@ -207,6 +207,23 @@ def by_steps(results: Results) -> pd.DataFrame:
 
 
 @or_failure
+def by_tokens(results: Results) -> pd.DataFrame:
+    """Accuracy by the tokens that each completion may spend, made from the texts that are there; in percent."""
+    table = 100 * summary.by_tokens(results).set_index("tokens")
+    table.columns = ["finished", "none of the others right", "all of the others right", "right of the finished"]
+    return table.map(lambda share: "" if np.isnan(share) else f"{share:.2f}").add_suffix(" %")
+
+
+@or_failure
+def tokens(results: Results) -> pd.DataFrame:
+    """How many tokens the reasoning and the rest of a completion have; empty where none has reasoning apart."""
+    rows = results.of_rule().dropna(subset=["completion_tokens", "reasoning_tokens"])
+    thought, whole = rows["reasoning_tokens"].astype(float), rows["completion_tokens"].astype(float)
+    parts = pd.DataFrame({"reasoning": thought, "answer and marks": whole - thought, "whole": whole})
+    return parts.agg(["mean", "median", "max"]).T.round(1).rename_axis("tokens of") if len(rows) else pd.DataFrame()
+
+
+@or_failure
 def at_k(results: Results) -> pd.DataFrame:
     """pass@k, maj@k and pass^k in percent with intervals, for powers of two up to N and N itself."""
     ends, columns = results.metrics["intervals_at_k"], {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from gsm8k_nb.answers.passages import without_reasoning
+from gsm8k_nb.answers.passages import parted
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import ENGINES
 from gsm8k_nb.prompts import Prompt
@@ -28,11 +28,17 @@ class SamplerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Request:
-    """One completion to make: sample ``sample_index`` of ``problem``, from its rendered prompt."""
+    """One completion to make: sample ``sample_index`` of ``problem``, from its rendered prompt.
+
+    ``written`` is what the completion begins with: the model goes on from there. ``most`` is its limit of new tokens,
+    where that is not the run's.
+    """
 
     problem: Problem
     sample_index: int
     prompt: Prompt
+    written: str = ""
+    most: int | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -60,12 +66,12 @@ class Sampler(Protocol):
         ...
 
 
-def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
+def cut_at_stop(text: str, stop: Sequence[str], tags: Sequence[str] = ()) -> tuple[str, bool]:
     """The text before the first stop string, and whether there was one. What stands inside reasoning stops nothing.
 
     The one rule of all engines, asked of whole texts and of texts as they are written.
     """
-    answer = without_reasoning(text) if stop else text
+    answer = parted(text, tags).text if stop else text
     start = text.rfind(answer)
     places = [place for place in (answer.find(string) for string in stop) if place >= 0]
     return (text[: start + min(places)], True) if places and start >= 0 else (text, False)
@@ -73,7 +79,7 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
 
 def sample_seed(seed: int, request: Request) -> int:
     """The seed of one sample's random draw (63 bits), from the run's seed, the problem and the sample's index alone."""
-    name = "{}/{}/{}".format(seed, *request.key)
+    name = "{}/{}/{}".format(seed, *request.key) + ("/then" if request.written else "")
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1
 
 

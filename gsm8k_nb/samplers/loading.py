@@ -1,6 +1,7 @@
 """Loading a model and its tokenizer for the local engines; GGUF files are converted once and cached."""
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     with _explained(config.model, source):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        check_template(config, tokenizer)
         dtype = choose_dtype(config.dtype, device)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
         model = model.to(device).eval()
@@ -38,17 +40,26 @@ def load_model(config: RunConfig) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def load_tokens(model: str, source: str, revision: str | None) -> Tokens:
+def load_tokens(run: RunConfig, source: str, revision: str | None) -> Tokens:
     """The tokenizer alone, for an engine that loads the model itself."""
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
-    with _explained(model, source):
+    with _explained(run.model, source):
         tokenizer: Any = AutoTokenizer.from_pretrained(source, **options)
+        check_template(run, tokenizer)
         config: Any = AutoConfig.from_pretrained(source, **options)
         try:
             generation = GenerationConfig.from_pretrained(source, revision=revision or "main")
         except OSError:  # the model has no such file
             generation = GenerationConfig.from_model_config(config)
-        return Tokens(tokenizer, config, generation)
+        return Tokens(tokenizer, config, generation, run)
+
+
+def check_template(config: RunConfig, tokenizer: Any) -> None:
+    """SamplerError where the chat template does not know a value that it would be given, and would pass over it."""
+    for name in config.chat_values:
+        if not re.search(rf"\b{re.escape(name)}\b", str(tokenizer.chat_template or "")):
+            what = name if name == "enable_thinking" else f"template_kwargs: {name}"
+            raise SamplerError(f"{what}: the chat template of {config.model!r} does not know it; take it out")
 
 
 def choose_device(name: str) -> torch.device:
@@ -131,6 +142,8 @@ def _convert_gguf(file: Path, folder: Path) -> None:
 def _explained(model: str, source: str) -> Iterator[None]:
     try:
         yield
+    except SamplerError:
+        raise
     except Exception as error:  # damaged files raise what their readers raise: SafetensorError, plain Exception, ...
         raise SamplerError(loading_failed(model, source, error)) from error
 

@@ -18,7 +18,7 @@ import aiohttp
 import httpx2
 import openai
 
-from gsm8k_nb.answers.passages import without_reasoning
+from gsm8k_nb.answers.passages import parted
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, refusals, wire
@@ -50,6 +50,7 @@ class OpenAISampler:
         self.url = config.base_url or OPENAI_URL
         self.key = Key(config)
         self.learnt = refusals.Learnt("max_completion_tokens" if config.base_url is None else "max_tokens")
+        self.learnt.dropped |= wire.omitted(config, self.learnt)
         self.tls = httpx2.create_ssl_context()  # takes longer than many requests
         self.stop: tuple[str, ...] = ()
         self.counts: Counter[str] = Counter()  # failed tries by kind
@@ -123,7 +124,7 @@ class OpenAISampler:
 
     def _groups(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
         """Samples of one problem that go out as one request, taken from ``requests`` as late as possible."""
-        for _, same in groupby(requests, key=lambda request: request.problem.id):
+        for _, same in groupby(requests, key=lambda request: (request.problem.id, request.written)):
             while group := list(islice(same, self.most_choices)):
                 yield group
 
@@ -171,10 +172,10 @@ class OpenAISampler:
                 continue
             self._note(reply, body)
             texts = [choice.text for choice in reply.choices if choice.finish_reason == "stop" and choice.text.strip()]
-            if "stop" in body and not all(map(without_reasoning, texts)):
+            if "stop" in body and not all(parted(text).text for text in texts):
                 self._drop("stop", "it ended a text inside its reasoning")
                 continue
-            return wire.samples(asked, reply, self.stop, time.perf_counter() - started)
+            return wire.samples(asked, reply, self.stop, time.perf_counter() - started, self.config.think_tags or ())
         raise AssertionError("each refusal changes the form of all requests: the bound is in refusals")
 
     async def _refuses_all(self, refused: Refused, client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from gsm8k_nb.answers.passages import without_reasoning
+from gsm8k_nb.answers.passages import marks_in, parted
+from gsm8k_nb.config import RunConfig
 from gsm8k_nb.prompts import Prompt
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop
@@ -20,45 +21,60 @@ from gsm8k_nb.texts import one_line
 class Tokens:
     """A model's tokenizer, all tokens that end its texts, and the length of its context, None where it has no limit."""
 
-    def __init__(self, tokenizer: Any, config: Any, generation_config: Any) -> None:
+    def __init__(self, tokenizer: Any, config: Any, generation_config: Any, run: RunConfig | None = None) -> None:
         self.tokenizer, config = tokenizer, config.get_text_config()
+        self.chat_values = run.chat_values if run else {}
+        self.tags = tuple(run.think_tags or ()) if run else ()
+        template = str(tokenizer.chat_template or "")
+        marks = marks_in(template)
+        if not self.tags and marks and parted(f"{marks[0]}x{marks[1]}y").text != "y":
+            self.tags = marks  # none of those that are known
+        self.marks = self.tags or marks
         ends = [generation_config.eos_token_id, config.eos_token_id, tokenizer.eos_token_id]
         ids = [token for end in ends for token in (end if isinstance(end, list) else [end])]
         self.eos_ids: list[int] = list(dict.fromkeys(token for token in ids if token is not None))
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         self.has_template = bool(tokenizer.chat_template)
         self.opening = ""  # the reasoning mark that the prompts end with, if they do
-        self._last: tuple[Prompt | None, list[int]] = None, []
+        self._last: tuple[Prompt | None, str, list[int]] = None, "", []
 
-    def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of a prompt; messages go through the chat template, SamplerError where it refuses them."""
-        if prompt is not self._last[0]:  # the samples of a problem share one prompt, and so one list
+    def encode(self, prompt: Prompt, written: str = "") -> list[int]:
+        """Token ids of a prompt and what is ``written`` behind it; messages go through the chat template, SamplerError
+        where it refuses them."""
+        if prompt is not self._last[0] or written != self._last[1]:  # a problem's samples share one prompt, one list
             text = self._render(prompt)
+            text += written.removeprefix(opening_of(text, self.tags))
             ids, bos = self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.bos_token_id
             if bos is not None and self.tokenizer("a").input_ids[:1] == [bos] and ids[:1] != [bos]:
                 ids = [bos, *ids]
-            self.opening, self._last = opening_of(text), (prompt, ids)
-        return self._last[1]
+            self.opening, self._last = opening_of(text, self.tags), (prompt, written, ids)
+        return self._last[2]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of a completion behind the reasoning mark that its prompt ended with: a thought shows as one.
+    def decode(self, ids: Sequence[int], written: str = "") -> str:
+        """The text of a completion behind what was ``written`` of it, or the mark of reasoning that its prompt ended
+        with: a thought shows as one.
 
         Special tokens are dropped, unless they are what tells the thought from the answer (gpt-oss, Magistral).
         """
         text, whole = (
-            self.opening + self.tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
+            (written or self.opening)
+            + self.tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
             for skip in (True, False)
         )
-        unmarked = without_reasoning(text) in (text, "")
-        return whole if unmarked and without_reasoning(whole) != whole else text
+        unmarked = parted(text, self.tags).text in (text, "")
+        return whole if unmarked and parted(whole, self.tags).text != whole else text
 
-    def cut(self, ids: Sequence[int], stop: Sequence[str]) -> tuple[str, bool]:
-        return cut_at_stop(self.decode(ids), stop)
+    def count(self, text: str) -> int:
+        """The number of tokens of a text."""
+        return len(self.tokenizer(text, add_special_tokens=False).input_ids)
+
+    def cut(self, ids: Sequence[int], stop: Sequence[str], written: str = "") -> tuple[str, bool]:
+        return cut_at_stop(self.decode(ids, written), stop, self.tags)
 
     def sample(self, request: Request, prompt: list[int], ids: list[int], stop: Sequence[str]) -> Sample:
         """New tokens as a sample; it was stopped by its end token or a stop string, else by the limit of tokens."""
         end = next((place for place, token in enumerate(ids) if token in self.eos_ids), None)
-        text, cut = self.cut(ids[:end], stop)
+        text, cut = self.cut(ids[:end], stop, request.written)
         finish = "stop" if cut or end is not None else "length"
         return Sample(*request.key, text, finish, None, len(prompt), len(ids) if end is None else end + 1)
 
@@ -79,14 +95,16 @@ class Tokens:
         if isinstance(prompt, str):
             return prompt
         try:
-            return self.tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+            return self.tokenizer.apply_chat_template(
+                prompt, tokenize=False, add_generation_prompt=True, **self.chat_values
+            )
         except Exception as error:  # of jinja's many kinds; templates also raise by themselves
             raise SamplerError(
                 f"chat_template: the model's template fails here ({one_line(error, 200)}); use chat_template: plain"
             ) from error
 
 
-def opening_of(prompt: str) -> str:
+def opening_of(prompt: str, tags: Sequence[str] = ()) -> str:
     """The mark that opens reasoning, where a prompt ends with it, as some chat templates write it for the model.
 
     >>> opening_of("[user]How many?[assistant]<think>\\n")
@@ -94,7 +112,7 @@ def opening_of(prompt: str) -> str:
     """
     line = prompt.rstrip()[-80:].rsplit("\n", 1)[-1]
     ends = (line[place:] for place in reversed(range(len(line))))
-    return next((end for end in ends if not without_reasoning(f"{end} x")), "")
+    return next((end for end in ends if not parted(f"{end} x", tags).text), "")
 
 
 def timed(samples: list[Sample], started: float) -> list[Sample]:

@@ -37,7 +37,7 @@ class TransformersSampler:
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.model, self.tokenizer = load_model(config)
-        self.tokens = Tokens(self.tokenizer, self.model.config, self.model.generation_config)
+        self.tokens = Tokens(self.tokenizer, self.model.config, self.model.generation_config, config)
         self.has_chat_template = self.tokens.has_template
         # generate() fills fields that the caller left unset from the model's own file; an empty one has nothing.
         self.model.generation_config = GenerationConfig()
@@ -46,9 +46,11 @@ class TransformersSampler:
         self.tried_tokens = 0  # of the text on which that was found out
         self.memory = engine.Memory()  # of the exemplars, which are read once
         self.failed_in_a_row = 0
+        self.most = config.max_new_tokens  # new tokens of the completions that are asked for
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
-        left = {request.key: (request, self.tokens.encode(request.prompt)) for request in requests}
+        left = {request.key: (request, self.tokens.encode(request.prompt, request.written)) for request in requests}
+        self.most = max((request.most or 0 for request, _ in left.values()), default=0) or self.config.max_new_tokens
         yield from self._take_too_long(left)
         self._try_engine(max((len(ids) for _, ids in left.values()), default=0))
         while left:
@@ -66,8 +68,11 @@ class TransformersSampler:
                 self._go_on_otherwise(error)
 
     def describe(self) -> dict[str, Any]:
-        fixed = {"max_new_tokens": self.config.max_new_tokens, "repetition_penalty": 1.0}
-        drawn = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k", "seed")}
+        fixed = {
+            "max_new_tokens": self.config.max_new_tokens,
+            "repetition_penalty": self.config.repetition_penalty or 1.0,
+        }
+        drawn = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k", "min_p", "seed")}
         greedy = self.config.temperature == 0
         return {
             "engine": f"transformers {transformers.__version__}, torch {torch.__version__}",
@@ -85,7 +90,7 @@ class TransformersSampler:
 
     def _take_too_long(self, left: dict[tuple[str, int], Encoded]) -> Iterator[list[Sample]]:
         """Failed samples for the prompts that do not fit, which leave ``left``. SamplerError where none fits."""
-        reasons = {key: self.tokens.no_room(len(ids), self.config.max_new_tokens) for key, (_, ids) in left.items()}
+        reasons = {key: self.tokens.no_room(len(ids), self.most) for key, (_, ids) in left.items()}
         over = [key for key, reason in reasons.items() if reason]
         if over and len(over) == len(left):
             raise SamplerError(reasons[max(left, key=lambda key: len(left[key][1]))])
@@ -95,17 +100,20 @@ class TransformersSampler:
     def _try_engine(self, longest: int) -> None:
         """Finds out whether the engine fits the model, once for texts of like length: it takes seconds on a CPU."""
         length = min(longest + self.config.max_new_tokens, PROBE_TOKENS)
-        if length > self.tried_tokens:
+        if self.config.repetition_penalty not in (None, 1):
+            self.fallback = "repetition_penalty"
+        elif length > self.tried_tokens:
             self.fallback, self.tried_tokens = engine.supports(self.model, length=length), length
 
     def _settings(self, stop: tuple[str, ...]) -> Decoding:
-        fields = {name: getattr(self.config, name) for name in ("max_new_tokens", "temperature", "top_p", "top_k")}
+        fields: dict[str, Any] = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k")}
+        fields |= {"max_new_tokens": self.most, "min_p": self.config.min_p or 0.0}
         ends: dict[str, Any] = {"stop_token_ids": self.tokens.eos_ids, "stop_strings": stop}
         return Decoding(**fields, **ends, stops_here=lambda ids: self.tokens.cut(ids, stop)[1])
 
     def _shared_prefix(self, todo: list[Encoded], settings: Decoding) -> Iterator[list[Sample]]:
         """Samples as they end, handed on a few at a time."""
-        groups = [list(group) for _, group in groupby(todo, key=lambda pair: pair[0].problem.id)]
+        groups = [list(group) for _, group in groupby(todo, key=lambda pair: (pair[0].problem.id, pair[0].written))]
         asked = [
             engine.Request(group[0][1], len(group), [sample_seed(self.config.seed, request) for request, _ in group])
             for group in groups
@@ -160,11 +168,12 @@ class TransformersSampler:
             return torch.tensor([completes(row) for row in so_far[:, width:].tolist()], device=device)
 
         limits = {"max_new_tokens": settings.max_new_tokens, "eos_token_id": self.tokens.eos_ids, "pad_token_id": pad}
+        limits["repetition_penalty"] = self.config.repetition_penalty or 1.0
         with torch.inference_mode():
             output = self.model.generate(
                 ids,
                 attention_mask=mask,
-                generation_config=GenerationConfig(do_sample=False, num_beams=1, repetition_penalty=1.0, **limits),
+                generation_config=GenerationConfig(do_sample=False, num_beams=1, **limits),
                 logits_processor=[draw] if settings.temperature else [],
                 stopping_criteria=[done] if settings.stop_strings else [],
             )

@@ -39,7 +39,7 @@ class VLLMSampler:
         self.config = config
         self.vllm, self.device = import_vllm(config)
         source, revision = model_source(config.model, config.revision)
-        self.tokens = load_tokens(config.model, source, revision)
+        self.tokens = load_tokens(config, source, revision)
         self.tokens.context = min(self.tokens.context or PROMPT_ROOM, PROMPT_ROOM + config.max_new_tokens)
         try:
             self.engine = self.vllm.LLM(**self._engine_options(source, revision)).llm_engine
@@ -59,7 +59,7 @@ class VLLMSampler:
             while True:
                 for request in islice(todo, max(self.most - len(self.running), 0)):
                     sent = [] if self.stops_in_thought else list(stop)
-                    ended += self._ask(request, self.tokens.encode(request.prompt), sent)
+                    ended += self._ask(request, self.tokens.encode(request.prompt, request.written), sent)
                 for output in self._step():
                     ended += self._finish(self.running.pop(output.request_id), output.outputs[0], stop)
                 if len(ended) >= HAND_ON or (ended and not self.running):
@@ -106,7 +106,7 @@ class VLLMSampler:
         """Give vLLM a request; where it cannot take it, the failed sample. SamplerError where it takes none."""
         name = str(self.asked + 1)
         try:
-            if no_room := self.tokens.no_room(len(ids), self.config.max_new_tokens):
+            if no_room := self.tokens.no_room(len(ids), request.most or self.config.max_new_tokens):
                 raise ValueError(no_room)
             self.engine.add_request(name, {"prompt_token_ids": ids}, self._parameters(request, stop))
         except ValueError as error:
@@ -135,15 +135,19 @@ class VLLMSampler:
 
         seed = sample_seed(self.config.seed, request) if self.config.temperature else None
         ends = {"stop": stop, "stop_token_ids": self.tokens.eos_ids}
-        return self.vllm.SamplingParams(**self._fields(), **ends, seed=seed, output_kind=RequestOutputKind.FINAL_ONLY)
+        fields = self._fields() | {"max_tokens": request.most or self.config.max_new_tokens}
+        return self.vllm.SamplingParams(**fields, **ends, seed=seed, output_kind=RequestOutputKind.FINAL_ONLY)
 
     def _fields(self) -> dict[str, Any]:
         config = self.config
         drawn = {"temperature": config.temperature, "top_p": config.top_p, "top_k": config.top_k or 0}
         return {
             **(drawn if config.temperature else {"temperature": 0.0, "top_p": 1.0, "top_k": 0}),
-            "n": 1, "max_tokens": config.max_new_tokens, "min_tokens": 0, "min_p": 0.0, "ignore_eos": False,
-            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "skip_special_tokens": True,
+            "n": 1, "max_tokens": config.max_new_tokens, "min_tokens": 0, "ignore_eos": False,
+            "min_p": config.min_p or 0.0 if config.temperature else 0.0,
+            "repetition_penalty": config.repetition_penalty or 1.0,
+            "presence_penalty": config.presence_penalty or 0.0,
+            "frequency_penalty": config.frequency_penalty or 0.0, "skip_special_tokens": True,
         }  # fmt: skip
 
     def _finish(self, asked: Asked, output: Any, stop: Sequence[str]) -> list[Sample]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
-from gsm8k_nb.samplers import Request, cut_at_stop, sample_seed
+from gsm8k_nb.samplers import Request, SamplerError, cut_at_stop, refusals, sample_seed
 from gsm8k_nb.samplers.refusals import NEUTRAL, SPEECH, WORDS, Failure, Learnt, failure, says
 from gsm8k_nb.samplers.server import Key
 from gsm8k_nb.texts import one_line
@@ -47,6 +47,7 @@ class Reply:
     model: str | None
     system_fingerprint: str | None
     counts_one: bool  # the completion's tokens were those of one choice of several
+    reasoning_tokens: int | None = None  # of the completion's, where the server tells them apart
 
 
 def fields(config: RunConfig, learnt: Learnt, stop: Sequence[str] = ()) -> dict[str, Any]:
@@ -56,20 +57,46 @@ def fields(config: RunConfig, learnt: Learnt, stop: Sequence[str] = ()) -> dict[
         "top_p": config.top_p,
         learnt.token_field: config.max_new_tokens,
         "top_k": config.top_k,
+        "min_p": config.min_p,
+        "presence_penalty": config.presence_penalty,
+        "frequency_penalty": config.frequency_penalty,
+        "repetition_penalty": config.repetition_penalty,
+        "chat_template_kwargs": config.chat_values or None,
         "reasoning_effort": config.reasoning_effort,
         "stop": list(stop[:MAX_STOPS]) or None,
     }
     # vLLM, SGLang and llama.cpp know all of the neutral ones, OpenAI's own only these.
     known = NEUTRAL if config.base_url is not None else {"presence_penalty": 0.0, "frequency_penalty": 0.0}
     sent = known | {name: value for name, value in stated.items() if value is not None}
+    sent |= config.extra_body or {}
     return {name: value for name, value in sent.items() if name not in learnt.dropped}
+
+
+def omitted(config: RunConfig, learnt: Learnt) -> dict[str, str]:
+    """The fields not to send, each with why. SamplerError where without one the run would be another, or where one is
+    added that has a parameter of its own."""
+    stated, added = fields(config.model_copy(update={"extra_body": None}), learnt), config.extra_body or {}
+    ours = {"model", "messages", "prompt", "stream", *refusals.TOKEN_FIELDS}
+    taken = ours | set(refusals.FREE) | set(RunConfig.model_fields) | {name for name in stated if name not in NEUTRAL}
+    if both := sorted(taken & set(added)):
+        raise SamplerError(f"extra_body: {both[0]} has a parameter of its own, or is what the sampler decides")
+    for name in config.omit or ():
+        if name in ours or name in added or name not in refusals.FREE and stated.get(name) != NEUTRAL.get(name):
+            raise SamplerError(f"omit: without {name} the run would not be what its parameters say")
+    return dict.fromkeys(config.omit or (), "left out, as the parameters say (omit)")
 
 
 def request_body(config: RunConfig, learnt: Learnt, asked: Sequence[Request], stop: Sequence[str]) -> tuple[str, dict]:
     """Path and body of one request for ``asked``, samples of one problem; its seed is the first one's, in 31 bits."""
-    prompt = asked[0].prompt
+    prompt, written = asked[0].prompt, asked[0].written
     path, name = ("/completions", "prompt") if isinstance(prompt, str) else ("/chat/completions", "messages")
     body = {"model": config.model, name: prompt} | fields(config, learnt, stop)
+    body[learnt.token_field] = asked[0].most or config.max_new_tokens
+    if written and isinstance(prompt, str):
+        body[name] = prompt + written
+    elif written:
+        body[name] = [*prompt, {"role": "assistant", "content": written}]
+        body |= {"continue_final_message": True, "add_generation_prompt": False}
     if "seed" not in learnt.dropped:
         body["seed"] = sample_seed(config.seed, asked[0]) & 0x7FFFFFFF  # some servers keep 32 bits, signed
     if len(asked) > 1:
@@ -104,7 +131,10 @@ def read_reply(raw: bytes, key: Key) -> Reply:
     model, system = (
         reply[name] if isinstance(reply.get(name), str) else None for name in ("model", "system_fingerprint")
     )
-    return Reply(kept, _count(reply, "prompt_tokens"), total, model, system, counts_one)
+    usage = reply.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    thought = None if counts_one else _count({"usage": details}, "reasoning_tokens")
+    return Reply(kept, _count(reply, "prompt_tokens"), total, model, system, counts_one, thought)
 
 
 def _words(raw: bytes, key: Key) -> str:
@@ -162,7 +192,9 @@ def _count(reply: dict[str, Any], name: str) -> int | None:
     return int(count)
 
 
-def samples(asked: Sequence[Request], reply: Reply, stop: Sequence[str], seconds: float) -> list[Sample]:
+def samples(
+    asked: Sequence[Request], reply: Reply, stop: Sequence[str], seconds: float, tags: Sequence[str] = ()
+) -> list[Sample]:
     """A sample for each choice, in order, for the first of ``asked``; a failed choice has an error and no text.
 
     The prompt's tokens stand at the first, the completions' are divided by the length of the texts: both add up to
@@ -170,18 +202,21 @@ def samples(asked: Sequence[Request], reply: Reply, stop: Sequence[str], seconds
     """
     choices = reply.choices[: len(asked)]
     weights = [len(choice.text) + len(choice.reasoning or "") + 1 for choice in choices]  # each ends with a token too
+    thoughts = [len(choice.reasoning or "") for choice in choices]
     made: list[Sample] = []
     for place, (request, choice) in enumerate(zip(asked, choices, strict=False)):
-        kept, cut = cut_at_stop(choice.text, stop)
+        kept, cut = cut_at_stop(choice.text if choice.reasoning else request.written + choice.text, stop, tags)
         text, finish = None if choice.error else kept, "stop" if cut else choice.finish_reason
         tokens = 0 if place else reply.prompt_tokens, _share(reply.completion_tokens, weights, place)
-        made.append(Sample(*request.key, text, finish, choice.error, *tokens, round(seconds, 4), choice.reasoning))
+        of_thought = _share(reply.reasoning_tokens, thoughts, place)
+        apart = choice.reasoning, of_thought if choice.reasoning else None
+        made.append(Sample(*request.key, text, finish, choice.error, *tokens, round(seconds, 4), *apart))
     return made
 
 
 def _share(total: int | None, weights: list[int], place: int) -> int | None:
     """The part of ``total`` in proportion to a weight, in whole numbers that add up to it."""
-    if total is None:
+    if total is None or not sum(weights):
         return None
     low, high = (round(total * sum(weights[:end]) / sum(weights)) for end in (place, place + 1))
     return high - low

@@ -21,6 +21,7 @@ from gsm8k_nb.runs import Inputs, Journal, Run, RunError
 from gsm8k_nb.samplers import Request, Sampler, model_fingerprint, open_sampler
 from gsm8k_nb.sampling import costs, manifest, smoke
 from gsm8k_nb.sampling.interrupts import interruptible
+from gsm8k_nb.sampling.thinking import completions
 
 BAR_UPDATES = 20  # an executed notebook keeps every one
 LONG_RUN = 8  # a run of so many times the smoke probe is worth a probe
@@ -94,6 +95,7 @@ def _prepare(run: Run, config: RunConfig, form: PromptFormat, needed: bool) -> t
     made_by = None if config.dry_run else model_fingerprint(config)
     exemplars = [shot.id for shot in form.exemplars]
     inputs = Inputs(prompt_sha256=form.sha256, exemplar_ids=exemplars, model_fingerprint=made_by)
+    inputs = inputs.joined(Inputs(prompt_text=form.text or None))
     run.check(config, inputs)
     if not needed and config.sampler != "replay":
         return None, inputs
@@ -135,7 +137,7 @@ def _generate(
     status = "interrupted"
     try:
         with _progress(len(missing)) as bar, interruptible() as safe:
-            session = _Session(run, sampler, form, chat, purse, bar, safe)
+            session = _Session(run, sampler, form, chat, config, purse, bar, safe)
             probe = _probe(config, missing)
             if seen := list(session.ask(probe)):
                 _report_smoke(run, smoke.look(seen, form, chat))
@@ -158,6 +160,7 @@ class _Session:
     sampler: Sampler
     form: PromptFormat
     chat: bool
+    config: RunConfig
     purse: costs.Purse
     bar: tqdm
     safe: Callable[[], AbstractContextManager[None]]
@@ -166,7 +169,8 @@ class _Session:
         """Samples as they come, on disk before they are handed on. Ends where the budget does, with all under way."""
         while missing:
             answered: set[tuple[str, int]] = set()
-            with closing(self.sampler.sample(self._requests(missing), stops(self.form, self.chat))) as stream:
+            made = completions(self.sampler, self._requests(missing), stops(self.form, self.chat), self.config)
+            with closing(made) as stream:
                 for batch in stream:
                     try:
                         with self.safe():

@@ -59,7 +59,8 @@ def _checks(form: PromptFormat, chat: bool) -> dict[str, tuple[Callable[[str, Sa
         "thought_only": (
             lambda text, sample: not text.strip() and sample.reasoning,
             "completions hold reasoning and no answer: raise max_new_tokens where they were cut; else the server's "
-            "reasoning parser takes all text for a thought: start it without, or with the one made for this model",
+            "reasoning parser takes all text for a thought: start it without, or with the one made for this model, or "
+            "read the thought on purpose by answer_from: reasoning",
         ),
         "short": (  # a restated question that meets a stop string
             lambda text, sample: text.strip() and (sample.completion_tokens or SHORT + 1) <= SHORT,

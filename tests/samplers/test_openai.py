@@ -10,7 +10,6 @@ import random
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -29,6 +28,7 @@ from gsm8k_nb.runs import Run
 from gsm8k_nb.samplers import Request, SamplerError, crew, openai, refusals, server, wire
 
 from ..conftest import ROOT
+from ..warm import python
 from .stub_server import FAULTS, Reply, error, faulty, number_in, reply, serve, text_for
 
 KEY = "sk-secret-0123456789abcdefSECRET"
@@ -692,7 +692,7 @@ def papermill(folder, config: RunConfig) -> str:
     """What papermill, the executed notebook and its HTML show of a run whose key is refused."""
     file = folder / "out.ipynb"
     (folder / "run.yaml").write_text(json.dumps(config.model_dump(exclude_defaults=True)))
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "-k", "python3", "--log-output", "-f"]
+    command = [*python(), "-m", "papermill", "--no-progress-bar", "-k", "python3", "--log-output", "-f"]
     notebook = str(ROOT / "notebooks/02_sample.ipynb")
     with_logs = os.environ | {"OPENAI_LOG": "debug"}
     ran = subprocess.run(
@@ -703,3 +703,36 @@ def papermill(folder, config: RunConfig) -> str:
 
     (folder / "out.html").write_text(HTMLExporter().from_filename(str(file))[0])
     return ran.stdout + ran.stderr + file.read_text()
+
+
+def test_what_a_card_asks_for_is_sent_and_what_is_omitted_is_not():
+    stated = {
+        "min_p": 0.05, "presence_penalty": 0.5, "repetition_penalty": 1.1, "extra_body": {"chat_id": 7, "top_n": [1]},
+        "enable_thinking": False, "template_kwargs": {"level": "high"}, "omit": ["top_k", "seed", "top_p"],
+    }  # fmt: skip
+    with serve(lambda body, number: reply(body)) as stub:
+        _, facts = ask(config_of(stub.url, **stated), asked(1))
+    body = stub.seen[0].body
+    assert {name: body[name] for name in ("min_p", "presence_penalty", "repetition_penalty", "chat_id", "top_n")} == {
+        "min_p": 0.05, "presence_penalty": 0.5, "repetition_penalty": 1.1, "chat_id": 7, "top_n": [1]
+    }  # fmt: skip
+    assert body["chat_template_kwargs"] == {"level": "high", "enable_thinking": False}
+    assert not {"top_k", "seed", "top_p"} & set(body) and "top_p" in facts["dropped_fields"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"omit": ["temperature"]}, "omit: without temperature the run would not be what"),
+        ({"omit": ["max_tokens"]}, "omit: without max_tokens"),
+        ({"omit": ["messages"]}, "omit: without messages"),
+        ({"omit": ["a"], "extra_body": {"a": 1}}, "omit: without a"),
+        ({"extra_body": {"temperature": 1}}, "extra_body: temperature has a parameter of its own"),
+        ({"extra_body": {"stream": True}}, "extra_body: stream"),
+        ({"extra_body": {"n": 4}}, "extra_body: n"),
+        ({"extra_body": {"max_completion_tokens": 4}}, "extra_body: max_completion_tokens"),
+    ],
+)
+def test_a_field_is_neither_added_nor_left_out_against_the_parameters(values, said):
+    with pytest.raises(SamplerError, match=said):
+        openai.OpenAISampler(config_of("http://127.0.0.1:9/v1", **values))

@@ -307,3 +307,49 @@ def test_a_chat_template_that_fails_is_one_sentence(tiny_model, template):
     messages = [{"role": "user", "content": "How many?"}]
     with pytest.raises(SamplerError, match="^chat_template: the model's template fails .*; use chat_template: plain$"):
         list(opened.sample([Request(Problem("test-0000", "x", "#### 1", Decimal(1)), 0, messages)], ()))
+
+
+@pytest.mark.parametrize(
+    ("min_p", "top_p", "top_k"), [(0.02, 1.0, None), (0.3, 0.9, None), (0.1, 0.95, 7), (1.0, 1.0, None)]
+)
+def test_min_p_leaves_what_generate_leaves(min_p, top_p, top_k):
+    """The tokens that can be drawn, and their shares, are those of transformers' own processors."""
+    from transformers.generation.logits_process import (
+        MinPLogitsWarper,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )  # fmt: skip
+
+    from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose
+
+    torch.manual_seed(0)
+    logits, n = 3 * torch.randn(1, 200), 20_000
+    left = TemperatureLogitsWarper(0.7)(None, logits)
+    left = TopKLogitsWarper(top_k)(None, left) if top_k else left
+    left = TopPLogitsWarper(top_p)(None, left) if top_p < 1 else left
+    shares = MinPLogitsWarper(min_p)(None, left).softmax(-1)[0]
+    settings = Decoding(8, temperature=0.7, top_p=top_p, top_k=top_k, min_p=min_p)
+    drawn = choose(logits.expand(n, -1), settings, (torch.arange(n) + 0.5) / n).bincount(minlength=200) / n
+    assert (drawn - shares).abs().max() < 2 / n and (shares > 0).sum() < 200
+
+
+def test_a_repetition_penalty_is_generates_own(tiny_model):
+    opened = open_sampler(options(tiny_model, repetition_penalty=1.3))
+    [[sample]] = opened.sample(requests()[:1], ())
+    ids = torch.tensor([opened.tokens.encode(QUESTIONS[0])])
+    settings = {"do_sample": False, "max_new_tokens": 12, "repetition_penalty": 1.3, "eos_token_id": 2}
+    own = opened.model.generate(ids, **settings, pad_token_id=0)[0, ids.shape[1] :]
+    assert sample.text == opened.tokens.decode([token for token in own.tolist() if token != 2])
+    assert sample.text != texts(options(tiny_model))[sample.problem_id, 0]
+    facts = opened.describe()
+    assert facts["sampling"]["repetition_penalty"] == 1.3 and "repetition_penalty" in facts["attention"]
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [({"enable_thinking": True}, "enable_thinking"), ({"template_kwargs": {"level": 1}}, "template_kwargs: level")],
+)
+def test_a_value_that_the_template_does_not_know_is_refused_by_name(tiny_model, values, name):
+    with pytest.raises(SamplerError, match=f"{name}: the chat template of"):
+        open_sampler(options(tiny_model, **values))

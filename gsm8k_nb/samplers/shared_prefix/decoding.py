@@ -1,5 +1,6 @@
 """The next token of a row of logits, and whether a text ends with it, for the engine and plain ``generate`` alike."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -11,14 +12,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to decode. ``temperature`` 0 is greedy; ``top_k`` None and ``top_p`` 1 are off. ``stop_token_ids`` end a text
-    and stay in it, as in ``generate``; so does the token that completes one of ``stop_strings``, where ``stops_here``,
-    which is asked with all of the text's tokens, says that it counts."""
+    """How to decode. ``temperature`` 0 is greedy; ``top_k`` None, ``top_p`` 1 and ``min_p`` 0 are off.
+
+    ``stop_token_ids`` end a text and stay in it, as in ``generate``; so does the token that completes one of
+    ``stop_strings``, where ``stops_here``, which is asked with all of the text's tokens, says that it counts.
+    """
 
     max_new_tokens: int
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int | None = None
+    min_p: float = 0.0
     stop_token_ids: Sequence[int] = ()
     stop_strings: Sequence[str] = ()
     stops_here: Callable[[Sequence[int]], bool] = lambda token_ids: True
@@ -27,7 +31,8 @@ class Decoding:
 def choose(logits: Tensor, settings: Decoding, uniforms: Tensor | None) -> Tensor:
     """One token id a row, (rows,), from logits (rows, vocabulary) and, unless greedy, a number in [0, 1) a row.
 
-    A draw inverts the cumulative distribution, likeliest tokens first. Temperature, top-k, top-p, as in ``generate``.
+    A draw inverts the cumulative distribution, likeliest tokens first. Temperature, top-k, top-p, min-p, in the order
+    of ``generate``: what each leaves is the whole to the next.
     """
     if settings.temperature == 0 or uniforms is None:
         return logits.float().argmax(-1)  # torch is several times slower at this in bfloat16
@@ -44,9 +49,13 @@ def _draw(logits: Tensor, settings: Decoding, uniforms: Tensor, k: int) -> tuple
     everything = values if settings.top_k else logits
     reached = (values - everything.logsumexp(-1, keepdim=True)).exp().cumsum(-1)
     last = (reached < settings.top_p).sum(-1, keepdim=True)  # the token with which the nucleus is complete
-    mass = reached.gather(1, last.clamp(max=k - 1)) if settings.top_p < 1 else 1.0
+    if settings.min_p:  # a share of the likeliest, so what it leaves is the head of this order too
+        likely = (values >= values[:, :1] + math.log(settings.min_p)).sum(-1, keepdim=True)
+        last = torch.minimum(last if settings.top_p < 1 else likely, torch.where(likely < k, likely - 1, likely))
+    cut = settings.top_p < 1 or settings.min_p > 0
+    mass = reached.gather(1, last.clamp(max=k - 1)) if cut else 1.0
     place = (reached <= uniforms[:, None] * mass).sum(-1, keepdim=True)
-    enough = (place < k) & (last < k) if settings.top_p < 1 else place < k
+    enough = (place < k) & (last < k) if cut else place < k
     if k == logits.shape[-1] or settings.top_k:
         enough = torch.ones_like(enough)  # there are no others; only rounding can have missed
     return ids.gather(1, place.clamp(max=k - 1))[:, 0], enough[:, 0]
