@@ -13,11 +13,14 @@ setup: $(READY)
 # Two steps: what the demo needs, then everything. The lock is used as constraints, not as a list: torch has other companions
 # on other platforms. Bytecode is compiled when a module is first imported: most never are.
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c requirements.lock
-$(DEMO): requirements.lock assets.txt pyproject.toml
+$(DEMO): requirements.lock requirements-demo.txt assets.txt pyproject.toml
 	$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else 'gsm8k_nb needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name another, as in make setup PYTHON=python3.12' % v[:2])"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e '.[transformers]'
-	$(INSTALL) --no-deps -r assets.txt
+	@# Several at a time; what that leaves out, or has wrong on this system, the second step finds.
+	-@grep -v '^#' requirements-demo.txt | xargs -P 3 -n 32 $(INSTALL) --no-deps
+	@# Meanwhile what the evaluation loads is compiled, on another core.
+	@$(BIN)/python -c "import gsm8k_nb.reporting.page, gsm8k_nb.samplers.transformers" 2>/dev/null & \
+		$(INSTALL) --no-deps -r assets.txt && $(INSTALL) -e '.[transformers]'; done=$$?; wait; exit $$done
 	@# The kernel talks to this machine alone: that TCP is not encrypted, and that a kernel at its end is interrupted, only alarms.
 	@sed -i.bak 's/"ipykernel_launcher",$$/"ipykernel_launcher", "--log-level=50",/' $(VENV)/share/jupyter/kernels/python3/kernel.json
 	@touch $@

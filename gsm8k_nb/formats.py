@@ -193,6 +193,5 @@ FORMATS = {
     for file in sorted(resources.files("gsm8k_nb").joinpath("assets/prompts").iterdir(), key=lambda file: file.name)
 }
 FORMATS["as_stored"] = replace(FORMATS["as_stored"], takes=(0, 32, 0))  # as many as its source says
-INSTRUCTION = FORMATS["zero_shot"].template.partition("\n")[2]
-GENERATED = [name for name in FORMATS if name != "as_stored"]
-HELP = f"{', '.join(GENERATED)}, or your own .yaml file (as_stored for a replay)"  # the parameter's line in a notebook
+_NAMES = ", ".join(name for name in FORMATS if name != "as_stored")
+HELP = f"{_NAMES}, or your own .yaml file (as_stored for a replay)"  # the parameter's line in a notebook

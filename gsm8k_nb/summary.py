@@ -188,9 +188,8 @@ def _left_open(rows: pd.DataFrame, score: RuleScore) -> str:
 def by_tokens(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule by tokens spent: what each limit on a completion would have left of these texts.
 
-    Columns: tokens (powers of two, and the most that a completion has), finished (the share that ends by then), low and
-    high (accuracy if none or all of the others were right), accuracy (of the finished alone). Empty where the source
-    does not say how many tokens its texts have.
+    Columns: tokens (powers of two, and the most that a text has), finished (the share that ends by then), low and high
+    (if none or all of the others were right), accuracy (of the finished alone). Empty where tokens are not known.
     """
     rows = results.of_rule()
     rows = rows[rows["correct"].notna()]

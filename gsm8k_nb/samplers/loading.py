@@ -6,9 +6,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import transformers
@@ -127,8 +129,13 @@ def converted_gguf(file: Path) -> Path:
 
 
 def _convert_gguf(file: Path, folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
-    loaded = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
+    import gguf
+
+    # transformers parses the file three times and maps the names of its tensors once a module: here each is done once.
+    once = {name: cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    with patch.multiple(gguf, **once):
+        tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+        loaded = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
     # A model loaded from GGUF refuses save_pretrained; a fresh one of the same config, given its weights, does not.
     settings = loaded.config.to_dict()
     settings.pop("quantization_config", None)

@@ -73,8 +73,7 @@ def fields(config: RunConfig, learnt: Learnt, stop: Sequence[str] = ()) -> dict[
 
 
 def omitted(config: RunConfig, learnt: Learnt) -> dict[str, str]:
-    """The fields not to send, each with why. SamplerError where without one the run would be another, or where one is
-    added that has a parameter of its own."""
+    """The fields not to send, each with why. SamplerError where these or ``extra_body`` are against the parameters."""
     stated, added = fields(config.model_copy(update={"extra_body": None}), learnt), config.extra_body or {}
     ours = {"model", "messages", "prompt", "stream", *refusals.TOKEN_FIELDS}
     taken = ours | set(refusals.FREE) | set(RunConfig.model_fields) | {name for name in stated if name not in NEUTRAL}
