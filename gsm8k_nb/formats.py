@@ -193,5 +193,4 @@ FORMATS = {
     for file in sorted(resources.files("gsm8k_nb").joinpath("assets/prompts").iterdir(), key=lambda file: file.name)
 }
 FORMATS["as_stored"] = replace(FORMATS["as_stored"], takes=(0, 32, 0))  # as many as its source says
-_NAMES = ", ".join(name for name in FORMATS if name != "as_stored")
-HELP = f"{_NAMES}, or your own .yaml file (as_stored for a replay)"  # the parameter's line in a notebook
+HELP = ", ".join([*list(FORMATS)[1:], "or your own .yaml file (as_stored for a replay)"])  # a line in a notebook

@@ -111,7 +111,6 @@ def _joined(first: Sample | None, second: Sample) -> Sample:
     """A sample of two steps, with what both of them cost."""
     if first is None or second.error is not None:
         return second
-    counts = first.completion_tokens, second.completion_tokens
+    counts, seconds = (first.completion_tokens, second.completion_tokens), (first.seconds or 0) + (second.seconds or 0)
     tokens = None if None in counts else sum(filter(None, counts))
-    seconds = round((first.seconds or 0) + (second.seconds or 0), 4)
-    return replace(second, prompt_tokens=first.prompt_tokens, completion_tokens=tokens, seconds=seconds)
+    return replace(second, prompt_tokens=first.prompt_tokens, completion_tokens=tokens, seconds=round(seconds, 4))

@@ -12,8 +12,8 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to decode. ``temperature`` 0 is greedy; ``top_k`` None, ``top_p`` 1 and ``min_p`` 0 are off. A text is ended by
-    one of ``stop_token_ids``, which stays in it as in ``generate``, or by the token that completes one of
+    """How to decode. ``temperature`` 0 is greedy; ``top_k`` None, ``top_p`` 1 and ``min_p`` 0 are off. A text ends with
+    one of ``stop_token_ids``, which stays in it as in ``generate``, or with the token that completes one of
     ``stop_strings``, where ``stops_here``, which is asked with all of the text's tokens, says that it counts."""
 
     max_new_tokens: int
