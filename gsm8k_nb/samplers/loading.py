@@ -132,7 +132,7 @@ def _convert_gguf(file: Path, folder: Path) -> None:
     import gguf
 
     # transformers parses the file three times and maps the names of its tensors once a module: here each is done once.
-    once = {name: cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    once: dict[str, Any] = {name: cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
     with patch.multiple(gguf, **once):
         tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
         loaded = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
