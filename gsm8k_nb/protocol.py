@@ -98,6 +98,5 @@ def protocol_of(config: RunConfig, inputs: Inputs) -> Protocol:
 def _of_reasoning(made: RunConfig, answer_from: str) -> list[str]:
     """What a headline says of reasoning."""
     words = [] if made.enable_thinking is None else ["thinking" if made.enable_thinking else "no thinking"]
-    if made.max_thinking_tokens is not None:
-        words.append(f"at most {made.max_thinking_tokens} tokens of thinking")
+    words += [] if (most := made.max_thinking_tokens) is None else [f"at most {most} tokens of thinking"]
     return [*words, "read from the reasoning too"] if answer_from == "reasoning" else words

@@ -42,10 +42,11 @@ SETTINGS = (
 )  # fmt: skip
 # What not every sampler takes, and those that do.
 OWN: dict[str, tuple[str, ...]] = dict.fromkeys(("replay_path", "replay_column", "protocol_label"), ("replay",))
-OWN |= dict.fromkeys(("base_url", "price_input", "price_output", "budget"), ("openai",))
-OWN |= dict.fromkeys(("reasoning_effort", "extra_body", "omit"), ("openai",))
+OWN |= dict.fromkeys(("base_url", "price_input", "price_output", "budget", "reasoning_effort"), ("openai",))
+OWN |= dict.fromkeys(("extra_body", "omit"), ("openai",))
 OWN |= dict.fromkeys(("presence_penalty", "frequency_penalty"), ("vllm", "openai"))
-OWN |= dict.fromkeys(("min_p", "repetition_penalty"), ("transformers", "vllm", "openai"))
+_OURS = ("min_p", "repetition_penalty", "enable_thinking", "template_kwargs", "max_thinking_tokens")
+OWN |= dict.fromkeys(_OURS, ("transformers", "vllm", "openai"))
 
 
 class RunConfig(Parameters):
@@ -223,7 +224,7 @@ class RunConfig(Parameters):
         return self
 
     def _check_thinking(self) -> None:
-        """ValueError for settings of reasoning, or fields not to send, that would not do what they say."""
+        """ValueError for settings of reasoning that would not do what they say."""
         for name in ("enable_thinking", "template_kwargs"):
             if getattr(self, name) is not None and self.chat_template == "plain":
                 raise ValueError(f"{name}: it is for the chat template, and chat_template is plain")
@@ -232,9 +233,9 @@ class RunConfig(Parameters):
         if self.max_thinking_tokens is not None and self.max_thinking_tokens >= self.max_new_tokens:
             limits = f"{self.max_thinking_tokens} of max_new_tokens: {self.max_new_tokens}"
             raise ValueError(f"max_thinking_tokens: it must leave tokens for the answer, got {limits}")
-        if self.continues and self.sampler == "openai" and self.base_url is None:
+        if self.continues and self.sampler not in ("transformers", "vllm", "ray") and self.base_url is None:
             what = "prompt" if self.max_thinking_tokens is None else "max_thinking_tokens"
-            raise ValueError(f"{what}: needs a server that continues a text, such as vLLM's; OpenAI's own does not")
+            raise ValueError(f"{what}: needs an engine that continues a text, or a server such as vLLM's; not OpenAI's")
 
     @property
     def form(self) -> PromptFormat:

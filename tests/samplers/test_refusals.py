@@ -118,12 +118,23 @@ def test_a_server_that_refuses_every_field_in_turn_is_asked_a_bounded_number_of_
 @pytest.mark.parametrize("words", SERVERS)
 @pytest.mark.parametrize(
     ("changes", "ours"),
-    [({}, "temperature"), ({"temperature": 1, "top_p": 0.9}, "top_p"), ({"temperature": 1, "top_k": 20}, "top_k")],
+    [
+        ({"temperature": 0}, "temperature"),
+        ({"top_p": 0.9}, "top_p"),
+        ({"top_k": 20}, "top_k"),
+        ({"min_p": 0.1}, "min_p"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"frequency_penalty": -0.5}, "frequency_penalty"),
+        ({"repetition_penalty": 1.2}, "repetition_penalty"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"enable_thinking": False}, "chat_template_kwargs"),
+        ({"extra_body": {"thinking_budget": 64}}, "thinking_budget"),
+    ],
 )
 def test_what_matters_is_refused_with_the_servers_words_and_the_parameter(words, changes, ours):
     with serve(refusing(words)) as stub:
         with pytest.raises(SamplerError, match=f"^{ours}: the server does not take .* and says: ") as caught:
-            ask(config_of(stub.url, concurrency=1, **changes), asked(5))
+            ask(config_of(stub.url, concurrency=1, **{"temperature": 1} | changes), asked(5))
         assert len(stub.seen) <= refusals.MOST_ADAPTIONS + 1
     refusal = json.dumps(stub.answer(stub.seen[-1].body, 0).body)
     assert any(word in str(caught.value) for word in re.findall(r"(?i)(?:support|unknown|extra|enabled)\w*", refusal))

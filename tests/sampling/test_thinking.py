@@ -237,3 +237,22 @@ def test_the_answer_is_read_from_the_reasoning_on_purpose_only(tmp_path, replay_
     assert plain.metrics.accuracy == 0 and "reasoning" not in plain.headline
     meant = evaluate(replay_config.model_copy(update={"answer_from": "reasoning"}))
     assert meant.metrics.accuracy == 0.25 and meant.metrics.protocol.settings == {"answer_from": "reasoning"}
+
+
+@pytest.mark.parametrize("chat_template", ["auto", "plain"])
+def test_a_prompt_file_asks_a_server_byte_for_byte_as_the_prompt_that_it_repeats(tmp_path, data_file, chat_template):
+    file = tmp_path / "mine.yaml"
+    file.write_text('template: "Q: {question}\\nA:"\nstop: ["\\n\\nQ:"]\nexemplars: wei\nanswer_form: the answer is\n')
+    asked = {}
+    for prompt in (str(file), "wei_8shot"):
+        with serve(lambda body, number: reply(body, ["It is 5. The answer is 5."])) as stub:
+            config = RunConfig(
+                sampler="openai", base_url=stub.url, model="stub-1", data_path=str(data_file), prompt=prompt,
+                chat_template=chat_template, outputs_dir=str(tmp_path / "outputs"), n_resamples=100, rules="both",
+            )  # fmt: skip
+            results = evaluate(config)
+        asked[prompt] = sorted(json.dumps(seen.body, sort_keys=True) for seen in stub.seen)
+        assert results.metrics.health.no_marker == 0 and results.metrics.protocol.shots == 8
+        stored = results.run.read_json("config.json")["inputs"]
+        assert stored.get("prompt_text") == (file.read_text() if prompt == str(file) else None)
+    assert asked[str(file)] == asked["wei_8shot"] and len(asked["wei_8shot"]) == 4
