@@ -232,5 +232,27 @@ def test_a_stop_string_inside_reasoning_stops_nothing(tiny_model, monkeypatch):
     assert stops[0] == ["\n\nQ:"] and stops[-1] == [] and len(stops) < 2 * len(done)  # once found out, it is known
 
 
+def test_a_thought_is_closed_at_its_budget_and_gone_on_with(tiny_model, monkeypatch):
+    """The second request holds the first one's text with the closing mark, and asks for what is left of the tokens."""
+    from gsm8k_nb.sampling import thinking
+
+    config = options(tiny_model, max_new_tokens=60, max_thinking_tokens=20, think_tags=["<think>", "</think>"], min_p=0)
+    sampler = open_sampler(config)
+    first, second = (
+        [*sampler.tokenizer(text, add_special_tokens=False).input_ids, 2]
+        for text in ("<think>Let me see, it is hard", "It is 5.")
+    )
+    monkeypatch.setattr(
+        Engine, "next", lambda self, ids, params, new: (first if params.max_tokens == 20 else second)[len(new)]
+    )
+    [request] = requests()[:1]
+    [[sample]] = thinking.completions(sampler, [request], (), config)
+    assert (sample.reasoning, sample.text) == ("Let me see, i\n", "\n\nIt is 5.") and sample.finish_reason == "stop"
+    (ids, asked), (again, more) = sampler.engine.asked
+    assert (asked.max_tokens, more.max_tokens) == (20, 40) and again[: len(ids)] == ids
+    assert sampler.tokenizer.decode(again[len(ids) :]) == "<think>Let me see, i\n</think>\n\n"
+    assert sample.completion_tokens == 20 + len("It is 5.") + 1 and asked.seed is None
+
+
 def broken(**options):
     raise RuntimeError("CUDA out\nof memory")
