@@ -179,10 +179,9 @@ def thought_cut(rows: pd.DataFrame) -> pd.Series:
 
 def _left_open(rows: pd.DataFrame, score: RuleScore) -> str:
     """How many thoughts were cut, and what they can move: the accuracy if none or all of them had come out right."""
-    cut = int((thought_cut(rows) & rows["error"].isna()).sum())
-    if not cut or score.accuracy is None:
-        return ""
-    return f"; {cut} of {score.n} thoughts cut, with all of them right {score.accuracy + cut / score.n:.4f}"
+    cut, accuracy = int((thought_cut(rows) & rows["error"].isna()).sum()), score.accuracy
+    best = f"; {cut} of {score.n} thoughts cut, with all of them right {(accuracy or 0) + cut / max(score.n, 1):.4f}"
+    return best if cut and accuracy is not None else ""
 
 
 def by_tokens(results: Results) -> pd.DataFrame:

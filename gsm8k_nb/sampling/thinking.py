@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from gsm8k_nb.answers.passages import parted
 from gsm8k_nb.config import RunConfig
@@ -75,8 +76,7 @@ class _Steps:
 
     def made(self, requests: list[Request]) -> Batches:
         """The samples of ``requests``, those that need no second step first."""
-        unthought = f"{self.open}\n\n{self.close}\n\n"
-        second = [self._asked(request, unthought) for request in requests] if self.budget == 0 else []
+        second = [self._asked(request, f"{self.open}\n\n{self.close}\n\n") for request in requests if self.budget == 0]
         firsts: dict[tuple[str, int], Sample] = {}
         if not second:
             asked = {request.key: request for request in requests}
@@ -111,6 +111,7 @@ def _joined(first: Sample | None, second: Sample) -> Sample:
     """A sample of two steps, with what both of them cost."""
     if first is None or second.error is not None:
         return second
-    counts, seconds = (first.completion_tokens, second.completion_tokens), (first.seconds or 0) + (second.seconds or 0)
-    tokens = None if None in counts else sum(filter(None, counts))
-    return replace(second, prompt_tokens=first.prompt_tokens, completion_tokens=tokens, seconds=round(seconds, 4))
+    names = ("prompt_tokens", "completion_tokens", "seconds")  # as billed: the second prompt holds the first text too
+    both = [(name, getattr(first, name), getattr(second, name)) for name in names]
+    spent: dict[str, Any] = {name: None if None in (a, b) else a + b for name, a, b in both}
+    return replace(second, **spent)

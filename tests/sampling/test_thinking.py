@@ -226,7 +226,7 @@ def test_kojima_asks_twice_and_keeps_both_parts(tmp_path, data_file):
     assert second["max_tokens"] == thinking.ANSWER_TOKENS and second["add_generation_prompt"] is False
     [row] = results.of_rule().itertuples()
     assert row.text == "It is 2 + 3 pens. That makes five\nTherefore, the answer (arabic numerals) is 5."
-    assert row.correct and row.completion_tokens == 16 and row.prompt_tokens == 50
+    assert row.correct and row.completion_tokens == 16 and row.prompt_tokens == 100
 
 
 def test_the_answer_is_read_from_the_reasoning_on_purpose_only(tmp_path, replay_config, problems):
