@@ -10,6 +10,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -151,6 +152,7 @@ class _File(_Strict):
         return stop
 
 
+@cache
 def read_format(name: str, text: str, *, own: bool = False) -> PromptFormat:
     """The format that a file describes. PromptError names the line, the key and what it may say."""
     try:
@@ -193,4 +195,5 @@ FORMATS = {
     for file in sorted(resources.files("gsm8k_nb").joinpath("assets/prompts").iterdir(), key=lambda file: file.name)
 }
 FORMATS["as_stored"] = replace(FORMATS["as_stored"], takes=(0, 32, 0))  # as many as its source says
-HELP = ", ".join([*list(FORMATS)[1:], "or your own .yaml file (as_stored for a replay)"])  # a line in a notebook
+_OURS = (name for name in FORMATS if name != "as_stored")
+HELP = ", ".join([*_OURS, "or your own .yaml file (as_stored for a replay)"])  # the parameter's line in a notebook

@@ -157,7 +157,9 @@ def compute_metrics(
     rules = {name: _rule_score(rows, config) for name, rows in by_rule.items()}
     head, headed = by_rule[protocol.headline_rule], rules[protocol.headline_rule]
     dataset = _dataset(config, inputs, len(problems), headed.n_problems)
-    numbers = by_each_rule(rules, protocol.headline_rule) + _left_open(head, headed)
+    # Of texts that say nothing of their prompt nobody knows in what form an answer was asked for.
+    health = _health(head, None if form.name == "as_stored" else form.answer_pattern)
+    numbers = by_each_rule(rules, protocol.headline_rule) + _left_open(health.thought_cut, headed)
     return Metrics(
         headline=headline(dataset, protocol.label, numbers),
         accuracy=headed.accuracy,
@@ -165,23 +167,16 @@ def compute_metrics(
         protocol=protocol,
         rules=rules,
         errors=dict(Counter(report.kind for report in reports)),
-        # Of texts that say nothing of their prompt nobody knows in what form an answer was asked for.
-        health=_health(head, None if form.name == "as_stored" else form.answer_pattern),
+        health=health,
         **at_k(head, problems, config),
     )
 
 
-def thought_cut(rows: pd.DataFrame) -> pd.Series:
-    """Which samples were cut in their thought: they have no answer, and with more tokens might have had any."""
-    empty = rows["text"].fillna("").str.strip() == ""
-    return (rows["finish_reason"] == "length") & empty & (rows["reasoning"].fillna("") != "")
-
-
-def _left_open(rows: pd.DataFrame, score: RuleScore) -> str:
-    """How many thoughts were cut, and what they can move: the accuracy if none or all of them had come out right."""
-    cut, accuracy = int((thought_cut(rows) & rows["error"].isna()).sum()), score.accuracy
-    best = f"; {cut} of {score.n} thoughts cut, with all of them right {(accuracy or 0) + cut / max(score.n, 1):.4f}"
-    return best if cut and accuracy is not None else ""
+def _left_open(cut: int, score: RuleScore) -> str:
+    """How many thoughts were cut, and what they can move: the accuracy if all of them had come out right."""
+    if not cut or score.accuracy is None:
+        return ""
+    return f"; {cut} of {score.n} thoughts cut, with all of them right {score.accuracy + cut / score.n:.4f}"
 
 
 def by_tokens(results: Results) -> pd.DataFrame:
@@ -266,7 +261,7 @@ def _unread(rows: pd.DataFrame) -> pd.Series:
 
 def _health(rows: pd.DataFrame, answer_pattern: str | None) -> Health:
     texts, answered, reasons = rows["text"].fillna(""), rows["error"].isna(), rows["finish_reason"]
-    marked = texts.map(lambda text: bool(re.search(answer_pattern or "", text)))
+    marked, blank = texts.map(lambda text: bool(re.search(answer_pattern or "", text))), texts.str.strip() == ""
     by_problem = [list(group) for _, group in rows.groupby("problem_id", sort=False)["text"]]
     return Health(
         requested=len(rows),
@@ -274,10 +269,10 @@ def _health(rows: pd.DataFrame, answer_pattern: str | None) -> Health:
         truncated=int((reasons == "length").sum()) if reasons.notna().any() else None,
         no_answer=int(_unread(rows).sum()),
         no_marker=None if answer_pattern is None else int((answered & ~marked).sum()),
-        empty=int((answered & (texts.str.strip() == "")).sum()),
+        empty=int((answered & blank).sum()),
         degenerate=int(texts.map(degenerate).sum()),
         identical_problems=metrics.identical_samples(by_problem),
-        thought_cut=int((thought_cut(rows) & answered).sum()),
+        thought_cut=int((answered & blank & (reasons == "length") & (rows["reasoning"].fillna("") != "")).sum()),
     )
 
 

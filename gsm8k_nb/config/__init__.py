@@ -178,7 +178,8 @@ class RunConfig(Parameters):
     @field_validator("prompt")
     @classmethod
     def _is_a_prompt(cls, prompt: str, info: ValidationInfo) -> str:
-        return prompt if _form_of(prompt, info) else ""
+        _form_of(prompt, info)
+        return prompt
 
     @field_validator("stop")
     @classmethod

@@ -16,6 +16,7 @@ from gsm8k_nb.answers.passages import parted
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, Sampler, SamplerError
+from gsm8k_nb.samplers.tokens import Tokens
 
 AT_ONCE = 256  # samples whose first step is made before the second: what an interruption may lose
 ANSWER_TOKENS = 64  # for the answer alone, where the prompt asks for it in a second step
@@ -26,27 +27,25 @@ Batches = Generator[list[Sample], None, None]
 
 def completions(sampler: Sampler, requests: Iterable[Request], stop: Sequence[str], config: RunConfig) -> Batches:
     """Samples as ``sampler`` makes them, in one step or two, with reasoning and text apart."""
-    own = getattr(sampler, "tokens", None)
+    own: Tokens | None = getattr(sampler, "tokens", None)
     tags = tuple(own.tags if own else config.think_tags or ())
     if config.sampler == "replay":  # what is stored stays as it is
         yield from sampler.sample(requests, stop)
     elif not config.continues:
-        yield from _each(sampler.sample(requests, stop), lambda sample: part(sample, tags, sampler))
+        yield from _each(sampler.sample(requests, stop), lambda sample: part(sample, tags, own))
     else:
-        marks = config.think_tags or (own.marks if own else THINK)
-        steps, todo = _Steps(sampler, stop, config, tags, marks), iter(requests)
+        steps, todo = _Steps(sampler, stop, config, own, tags), iter(requests)
         while chunk := list(islice(todo, AT_ONCE)):
             yield from steps.made(chunk)
 
 
-def part(sample: Sample, tags: Sequence[str], sampler: Sampler) -> Sample:
+def part(sample: Sample, tags: Sequence[str], own: Tokens | None) -> Sample:
     """A sample with its reasoning apart from its text. Of an open thought a last line with a box is the text."""
     whole = parted(sample.text or "", tags)
     if sample.error is not None or whole.reasoning is None:
         return sample
     reasoning = (sample.reasoning or "") + whole.reasoning
-    count = getattr(getattr(sampler, "tokens", None), "count", None)
-    tokens = sample.reasoning_tokens if count is None else count(reasoning)
+    tokens = own.count(reasoning) if own else sample.reasoning_tokens
     return replace(sample, text=whole.text + whole.forced, reasoning=reasoning, reasoning_tokens=tokens)
 
 
@@ -65,9 +64,10 @@ class _Steps:
     """The two steps of a run's completions."""
 
     def __init__(
-        self, sampler: Sampler, stop: Sequence[str], config: RunConfig, tags: Sequence[str], marks: Sequence[str] | None
+        self, sampler: Sampler, stop: Sequence[str], config: RunConfig, own: Tokens | None, tags: Sequence[str]
     ) -> None:
-        self.sampler, self.stop, self.config, self.tags = sampler, stop, config, tags
+        self.sampler, self.stop, self.config, self.own, self.tags = sampler, stop, config, own, tags
+        marks = config.think_tags or (own.marks if own else THINK)
         self.budget, self.then = config.max_thinking_tokens, config.form.then
         if self.budget is not None and marks is None:
             what = f"max_thinking_tokens: the chat template of {config.model!r} names no marks of reasoning"
@@ -86,11 +86,11 @@ class _Steps:
                 done = [sample for sample in batch if id(sample) in ended]
                 firsts |= {(s.problem_id, s.sample_index): s for s in batch if id(s) not in ended}
                 if done:
-                    yield [part(sample, self.tags, self.sampler) for sample in done]
+                    yield [part(sample, self.tags, self.own) for sample in done]
             second = [self._continued(asked[key], sample) for key, sample in firsts.items()]
         for batch in self.sampler.sample(second, self.stop) if second else ():
             joined = (_joined(firsts.get((sample.problem_id, sample.sample_index)), sample) for sample in batch)
-            yield [part(sample, self.tags, self.sampler) for sample in joined]
+            yield [part(sample, self.tags, self.own) for sample in joined]
 
     def _continued(self, request: Request, sample: Sample) -> Request:
         """What the model goes on with: its text, with the thought closed where it is still open."""
