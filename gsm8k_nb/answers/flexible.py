@@ -13,7 +13,8 @@ from collections import deque
 from decimal import Decimal
 from itertools import islice, pairwise
 
-from gsm8k_nb.answers.numerals import CURRENCY, NUMBER, ORDINAL, WORDS, normalise, value
+from gsm8k_nb.answers.grammar import patterns
+from gsm8k_nb.answers.numerals import NUMBER, ORDINAL, normalise, value
 from gsm8k_nb.answers.passages import answer_part, has_no_last_word, until_each_question, without_programs
 from gsm8k_nb.answers.sentences import ABSENT, Reading, number_of, worked_out
 
@@ -24,58 +25,12 @@ MAX_STEP = 20  # a greater number before a dot and a word is not the number of a
 RETRACTED: Reading = (False, Decimal(0))  # an empty box: what was stated before it holds no more
 IN_WORDS: Reading = (False, Decimal(1))  # a statement in words alone
 
-_MARKER = re.compile(r"#{4,}")
-_BOX = re.compile(r"(?:\\f?box(?:ed)?|\bboxed|\x08oxed)(?: ?\{| ?(?=\$?-?[0-9]))")
-_BALANCED = re.compile(r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+")
-_TAG = re.compile(r"<(?:[a-z_]{0,20}(?:answer|solution|result)[a-z_]{0,12}|final) ?>")
-_PHRASE = re.compile(
-    r"""ans(?<![a-z/]ans)(?:wers?)?(?![a-z])["'*_`)\]]{0,4}(?: ?\([^()\n]{0,40}\))?"""
-    r"(?:[ ,]{1,2}(?:to|for|of|in|on|as|here|therefore|then|thus|now|we|i)\b[^.:=\n]{0,80}?|,[^.:=,\n]{0,60},)?"
-    r"""["'*_`]{0,4} {0,2}(?:(?P<label>[:=]|->|is:(?=[*_ ]*\n))"""
-    r"|(?:is|was|are|equals|becomes|(?:would|will|should|must) be|comes (?:out )?to)(?![\w']))"
-)
-_OTHER_PHRASE = re.compile(r"(?:答案|答え|答|정답|답)[*_ ]{0,3}(?:(?P<label>[:=])|[是为為は은]|應該是|应该是)")
-_HEADING = re.compile(r"^[ \t#>*_]{0,8}(?:the )?(final )?answer[ *_#]{0,4}$", re.MULTILINE)
-_BARE_PHRASE = re.compile(rf"(?i)(?:final answer|\b(?:that|it) should be)(?=[^\w\n:=]{{0,6}}(?:{CURRENCY} ?)?[0-9])")
-_A_LABEL = re.compile(r"^[ \t>*_#\"'(]{0,6}A[*_]{0,2} ?:", re.MULTILINE)
+_P = patterns("flexible")
 _KINDS = (  # what a text must hold to be searched for the pattern: many times faster than the search
-    ("####", _MARKER), ("box", _BOX), ("<", _TAG), ("ans", _PHRASE), ("答", _OTHER_PHRASE), ("답", _OTHER_PHRASE),
-    ("answer", _HEADING), ("final answer", _BARE_PHRASE), ("should", _BARE_PHRASE), ("a:", _A_LABEL), ("a*", _A_LABEL),
+    ("####", _P.marker), ("box", _P.box), ("<", _P.tag), ("ans", _P.phrase), ("answer", _P.heading),
+    ("答", _P.other_phrase), ("답", _P.other_phrase), ("a:", _P.a_label), ("a*", _P.a_label),
+    ("final answer", _P.bare_phrase), ("should", _P.bare_phrase),
 )  # fmt: skip
-
-_LEAD = re.compile(
-    rf"(?:[^\w\ufffc]|_)*+(?:(?:{CURRENCY}|{WORDS.about})(?![a-z])(?:[^\w\ufffc]|_)*+){{0,3}}", re.IGNORECASE
-)
-_BULLET = re.compile(r"[-*+•][ \t]\Z")
-_STEP = re.compile(
-    r"[\W_]{0,12}(?:(?P<word>step|part|case|method|option) {1,2})?(?P<number>[0-9]{1,2})(?P<end>[.):]|$)", re.IGNORECASE
-)
-_ENTRY_BEHIND = re.compile(r"[*_]{0,2}[ \t]{1,4}[*_\"'($£€]{0,3}[A-Za-z0-9]")
-_CODE = re.compile(r"__[a-z]|[A-Za-z_]\w+\(|\b(?:import|lambda)\b")
-_NO_NUMBER = re.compile(rf"{WORDS.no_number}|.{{0,80}}?\b{WORDS.no_answer}", re.IGNORECASE)
-_REMARK = re.compile(rf"{WORDS.remark}\b", re.IGNORECASE)
-_NAMED_ONLY = re.compile(r"\b(?:in|within|inside|using?|with) ?\W{0,3}\Z")
-_CLAUSE_END = re.compile(
-    rf"[.!?;](?=\s|$)|,\s(?![$£€(]?[0-9])|(?<=[\w%$)])\s{{1,2}}\(|\n|\s{WORDS.clause}\b", re.IGNORECASE
-)
-_SENTENCE_END = re.compile(r"(?<!\.[a-z])(?<!\bM[rs])(?<!\bMrs)(?<!\bDr)[.!?](?=\s|$|[A-Z][a-z])|\n")
-_BARE_END = re.compile(
-    r"[^\w\n]*+(?:[A-Za-z]++[^\w\n]*+){0,3}+(?:\n|$)|[^\w\n.;]*+(?:[A-Za-z]++[^\w\n.;]*+){0,2}+[.;](?:\s|$)"
-)
-_ALONE = re.compile(  # a first sentence or paragraph, or a line in bold
-    rf"(?:\A\s*|^[ \t>]*\*\*)(?:{CURRENCY} ?)?-?[0-9][0-9.,/]*(?<![.,])(?: ?%| [A-Za-z]+){{0,2}}\.?"
-    r"(?:\*\*\.?$|[ \t]*\n[ \t]*\n|(?<=[A-Za-z]\.)[ \t])",
-    re.MULTILINE,
-)
-_ASIDE = re.compile(
-    rf"[\W_]*(?:to |let's |we can )?(?:{WORDS.check}|{WORDS.aside})\b|\W*\(.*\)\W*\Z|.*\?\Z", re.IGNORECASE
-)
-_ASKS = re.compile(r"\b(?:how|what|which|can you|could you)\b.*\?\Z", re.IGNORECASE)
-# A heading of which nothing below is the answer.
-_REST = re.compile(rf"\n[\W_]{{0,8}}+(?:{WORDS.check}|{WORDS.explanation})\b[^\n0-9]*(?:\n|\Z)", re.IGNORECASE)
-_EMPTY_LABEL = re.compile(r"\n(?:\W{0,6}(?:A|Answer)\W{0,6}|[-=_*]{3,})\Z")
-_DIGIT = re.compile(r"[0-9]")
-_WORD = re.compile(r"\w")
 
 
 def flexible(text: str, cut: bool = False) -> Decimal | None:
@@ -99,7 +54,7 @@ def _stated(text: str) -> Reading:
     found: list[re.Match[str]] = []
     for hint, pattern in _KINDS:
         if hint in lower:
-            found += deque(pattern.finditer(text if pattern in (_A_LABEL, _BARE_PHRASE) else lower), MAX_CANDIDATES)
+            found += deque(pattern.finditer(text if pattern in (_P.a_label, _P.bare_phrase) else lower), MAX_CANDIDATES)
     found.sort(key=lambda match: match.span())
     anything, retracted, limit = False, False, len(text)
     for index in range(len(found) - 1, -1, -1):
@@ -115,26 +70,26 @@ def _stated(text: str) -> Reading:
 def _statement(text: str, match: re.Match[str], limit: int, before: int) -> Reading:
     """What one statement says; the one before it ends at ``before``, the next begins at ``limit``."""
     start, end = match.span()
-    if match.re is _MARKER:
+    if match.re is _P.marker:
         return _behind_marker(text, end, limit)
-    if match.re is _BOX:
-        return _in_box(text, start, end, before > 0 and _WORD.search(text, before, start) is None)
-    if match.re is _TAG:
+    if match.re is _P.box:
+        return _in_box(text, start, end, before > 0 and _P.word.search(text, before, start) is None)
+    if match.re is _P.tag:
         close = text.find("</", end, limit)
         return _section(text, end, limit if close < 0 else close)
     return _behind_phrase(text, match, limit)
 
 
 def _behind_marker(text: str, start: int, limit: int) -> Reading:
-    lead = min(_LEAD.match(text, start, limit).end(), limit)  # type: ignore[union-attr]
+    lead = min(_P.lead.match(text, start, limit).end(), limit)
     stop = min(limit, _line_end(text, lead))
     number = NUMBER.search(text, lead, stop)
-    has_more = _WORD.search(text, stop) is not None
-    if _NO_NUMBER.match(text, lead, stop):
+    has_more = _P.word.search(text, stop) is not None
+    if _P.no_number.match(text, lead, stop):
         return True, None
     if number is None or has_more and (_step_number(text, lead) == lead or ORDINAL.match(text, number.end())):
         return ABSENT
-    if number.start() > lead and _DIGIT.search(text, stop):
+    if number.start() > lead and _P.digit.search(text, stop):
         return ABSENT  # a heading with working below it
     return _value(text, start, stop)
 
@@ -142,54 +97,54 @@ def _behind_marker(text: str, start: int, limit: int) -> Reading:
 def _in_box(text: str, start: int, end: int, behind_phrase: bool) -> Reading:
     if text[end - 1] != "{":
         return _value(text, end, min(len(text), end + 40))
-    close = _BALANCED.match(text, end, end + WINDOW).end()  # type: ignore[union-attr]
+    close = _P.balanced.match(text, end, end + WINDOW).end()
     if text[close : close + 1] != "}" and not (behind_phrase and close == len(text)):
         return RETRACTED
     content = text[end:close]
-    if not _WORD.search(content):
-        return ABSENT if _NAMED_ONLY.search(text[max(0, start - 12) : start]) else RETRACTED
-    if _NO_NUMBER.match(content.lstrip("\\( ")):
+    if not _P.word.search(content):
+        return ABSENT if _P.named_only.search(text[max(0, start - 12) : start]) else RETRACTED
+    if _P.no_number.match(content.lstrip("\\( ")):
         return True, None
     return _value(text, end, close)
 
 
 def _behind_phrase(text: str, match: re.Match[str], limit: int) -> Reading:
     start = match.end()
-    lead = _LEAD.match(text, start, limit).end()  # type: ignore[union-attr]
+    lead = _P.lead.match(text, start, limit).end()
     stop = min(limit, _line_end(text, lead))
-    if _NO_NUMBER.match(text, lead, stop):
+    if _P.no_number.match(text, lead, stop):
         return True, None
-    if _REMARK.match(text, lead, stop):
+    if _P.remark.match(text, lead, stop):
         return ABSENT
     is_label = match.groupdict().get("label", True) is not None
     number = NUMBER.search(text, lead, stop)
     if is_label and _is_title(text, match, lead, stop, limit, number):
         return _section(text, start, limit)
-    if number and not is_label and _SENTENCE_END.search(text, lead, number.start()):
+    if number and not is_label and _P.sentence_end.search(text, lead, number.start()):
         return ABSENT
     if number is None:
-        return IN_WORDS if _WORD.search(text, lead, stop) and not _DIGIT.search(text, stop) else ABSENT
+        return IN_WORDS if _P.word.search(text, lead, stop) and not _P.digit.search(text, stop) else ABSENT
     return _value(text, start, stop, is_label)
 
 
 def _is_title(text: str, match: re.Match[str], lead: int, stop: int, limit: int, number: re.Match[str] | None) -> bool:
     """Whether a label heads what follows: not a number (and its unit) alone, but a list or several sentences."""
     alone = "\n" in text[match.end() : lead]
-    is_entry = alone and (_BULLET.search(text, max(0, lead - 3), lead) or _step_number(text, lead) is not None)
-    if number and number.start() == lead and _BARE_END.match(text, number.end(), limit) and not is_entry:
+    is_entry = alone and (_P.bullet.search(text, max(0, lead - 3), lead) or _step_number(text, lead) is not None)
+    if number and number.start() == lead and _P.bare_end.match(text, number.end(), limit) and not is_entry:
         return False
     before = text[max(0, match.start() - 8) : match.start()].lower()
-    if alone or "final" in before or before.endswith(('"', "'", "<")) or (match.re is _HEADING and match[1]):
+    if alone or "final" in before or before.endswith(('"', "'", "<")) or (match.re is _P.heading and match[1]):
         return alone
-    opens = not _WORD.search(text, 0, max(0, match.start() - len("The ")))
-    end = _SENTENCE_END.search(text, lead, stop)
-    return bool((end and _DIGIT.search(text, end.end(), stop)) or (opens and _DIGIT.search(text, stop, limit)))
+    opens = not _P.word.search(text, 0, max(0, match.start() - len("The ")))
+    end = _P.sentence_end.search(text, lead, stop)
+    return bool((end and _P.digit.search(text, end.end(), stop)) or (opens and _P.digit.search(text, stop, limit)))
 
 
 def _section(text: str, start: int, stop: int) -> Reading:
     """What is read as a text of its own: behind a heading, within a tag."""
     reading = _unstated(text[start:stop], is_end=stop == len(text))
-    return reading if reading[0] or not _WORD.search(text, start, stop) else IN_WORDS
+    return reading if reading[0] or not _P.word.search(text, start, stop) else IN_WORDS
 
 
 def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Reading:
@@ -197,10 +152,10 @@ def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Re
     number = NUMBER.search(text, start, stop)
     if number is None:
         return ABSENT
-    if _CODE.search(text, start, number.start()):
+    if _P.code.search(text, start, number.start()):
         return True, None
-    stands_right_there = number.start() <= _LEAD.match(text, start, stop).end()  # type: ignore[union-attr]
-    end = (_CLAUSE_END if stands_right_there else _SENTENCE_END).search(text, number.end(), stop)
+    stands_right_there = number.start() <= _P.lead.match(text, start, stop).end()
+    end = (_P.clause_end if stands_right_there else _P.sentence_end).search(text, number.end(), stop)
     clause = text[start : end.start() if end else stop]
     equals = NUMBER.search(clause, clause.rfind("=")) if "=" in clause else None
     if equals or not stands_right_there or (may_be_subject and value(text, number) is not None):
@@ -210,28 +165,28 @@ def _value(text: str, start: int, stop: int, may_be_subject: bool = False) -> Re
 
 def _unstated(text: str, is_end: bool = True) -> Reading:
     """A number that stands alone, else the one that the last sentence with a number is about."""
-    text = _EMPTY_LABEL.sub("", text.rstrip())
-    rest = _REST.search(text)
+    text = _P.empty_label.sub("", text.rstrip())
+    rest = _P.rest.search(text)
     if rest and NUMBER.search(text, 0, rest.start()):
         text, is_end = text[: rest.start()], False
     if is_end and has_no_last_word(text):
         return ABSENT
-    alone = _ALONE.findall(text)
+    alone = _P.alone.findall(text)
     if alone:
         return number_of(alone[-1])
     weak: Reading = ABSENT
-    for line in filter(_WORD.search, reversed(text.split("\n"))):
+    for line in filter(_P.word.search, reversed(text.split("\n"))):
         step = _step_number(line, 0)
         start = 0 if step is None else step + 2
-        ends = [start, *(end.end() for end in _SENTENCE_END.finditer(line, start)), len(line)]
+        ends = [start, *(end.end() for end in _P.sentence_end.finditer(line, start)), len(line)]
         for begin, end in reversed(list(pairwise(ends))):
             sentence = line[max(begin, end - LONGEST) : end]
-            if _NO_NUMBER.match(sentence) and not weak[0]:
+            if _P.no_number.match(sentence) and not weak[0]:
                 return True, None
             reading = number_of(sentence, is_exact=False)
-            if not reading[0] or _ASKS.search(sentence):
+            if not reading[0] or _P.asks.search(sentence):
                 continue
-            if not _ASIDE.match(sentence):
+            if not _P.aside.match(sentence):
                 return reading
             weak = weak if weak[0] else reading
     return weak
@@ -239,10 +194,10 @@ def _unstated(text: str, is_end: bool = True) -> Reading:
 
 def _step_number(text: str, start: int) -> int | None:
     """Where the number of a step or list entry (``2. Add``, ``Step 2:``) that opens the line at ``start`` stands."""
-    step = _STEP.match(text, start)
+    step = _P.step.match(text, start)
     if step is None or int(step["number"]) > MAX_STEP:
         return None
-    if step["word"] is None and (not step["end"] or not _ENTRY_BEHIND.match(text, step.end())):
+    if step["word"] is None and (not step["end"] or not _P.entry_behind.match(text, step.end())):
         return None
     return step.start("number")
 

@@ -11,15 +11,14 @@ import math
 import operator
 import re
 import string
-import tomllib
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from importlib.resources import files
 from typing import Any
 
 from gsm8k_nb.answers import math_verify_process
+from gsm8k_nb.answers.grammar import table
 from gsm8k_nb.answers.numerals import plain_decimal
 
 
@@ -169,5 +168,4 @@ def _peer(name: str, description: str, source: str, version: str = "1", **patter
     )
 
 
-_TABLES = tomllib.loads((files("gsm8k_nb") / "answers" / "peers.toml").read_text(encoding="utf-8"))
-PEER_RULES: dict[str, Rule] = {name: _peer(name, **table) for name, table in _TABLES.items()}
+PEER_RULES: dict[str, Rule] = {name: _peer(name, **facts) for name, facts in table("peers.toml").items()}

@@ -246,7 +246,7 @@ def test_scores_by_older_rules_say_so_and_are_made_anew(config, finished, capsys
     assert metrics_of(config) == expected
 
 
-@pytest.mark.parametrize("name", ["numerals.py", "answers.toml", "peers.toml"])
+@pytest.mark.parametrize("name", ["numerals.py", "answers.toml", "grammar.toml", "peers.toml"])
 def test_the_rules_version_follows_their_code_and_data(monkeypatch, tmp_path, name):
     from gsm8k_nb import scoring
 
