@@ -7,14 +7,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import get_args, get_origin
 
 from gsm8k_nb.config import NOT_GENERATION, ConfigError, Parameters, RunConfig, read_parameters
 from gsm8k_nb.config.comparison import CompareConfig
-from gsm8k_nb.places import repository_root
+from gsm8k_nb.places import own_asset, repository_root
 from gsm8k_nb.runs import Run, RunError
 
 # A notebook's configuration, and the names in its parameters cell: 01 takes what names the run and its problems.
@@ -27,17 +27,23 @@ BOOKS: dict[str, tuple[type[Parameters], Sequence[str]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. A fault of the input is told on standard error, never by a traceback."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    """Run a command of ``commands.toml``. A fault of the input is told on standard error, never by a traceback."""
     parser = argparse.ArgumentParser(prog="python -m gsm8k_nb", description="GSM8K, measured: the command line")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (line, add_arguments) in COMMANDS.items():
-        command = commands.add_parser(name, help=line, description=f"{line[0].upper()}{line[1:]}.")
-        if words[:1] == [name]:  # only what is asked for is imported
-            add_arguments(command)
-    options = parser.parse_args(words)
+    for name, about in tomllib.loads(own_asset("commands.toml")).items():
+        line = about["help"]
+        command = commands.add_parser(
+            name, help=line, description=f"{line[0].upper()}{line[1:]}.", epilog=about.get("epilog"),
+            argument_default=argparse.SUPPRESS,
+        )  # fmt: skip
+        command.set_defaults(run=about["run"])
+        command.register("type", "number", float)
+        for argument, settings in about["arguments"].items():
+            command.add_argument(argument, **settings)
+    stated = vars(parser.parse_args(arguments))
+    module, function = stated.pop("run").split(":")  # only what is asked for is imported
     try:
-        return options.run(options) or 0
+        return getattr(import_module(f"gsm8k_nb.{module}"), function)(**stated) or 0
     except Exception as error:
         if not (isinstance(error, OSError) or type(error).__module__.startswith("gsm8k_nb.")):
             raise  # a fault of the program, and not of its input
@@ -45,33 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, ConfigError) else 1
 
 
-def _of(module: str, function: str = "add_arguments") -> Callable[[argparse.ArgumentParser], None]:
-    return lambda parser: getattr(import_module(f"gsm8k_nb.{module}"), function)(parser)
-
-
-def _report_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_of", metavar="RUN", help="a run folder, or the parameter file of a run")
-    parser.add_argument("--pdf", action="store_true", help="also print the report to report.pdf, by Chromium")
-    parser.set_defaults(run=report)
-
-
-def report(options: argparse.Namespace) -> None:
+def report(folder: str, pdf: bool = False) -> None:
     """The headline and the report's path of a finished run, from its folder or its parameter file."""
-    folder = Path(options.run_of)
-    if not folder.is_dir():
+    run = Run(folder)
+    if not run.folder.is_dir():
         try:
-            folder = RunConfig.checked(read_parameters(folder)).run_folder
+            run = Run(RunConfig.checked(read_parameters(folder)).run_folder)
         except ConfigError as error:
-            raise ConfigError("\n".join(f"{options.run_of}: {line}" for line in str(error).splitlines())) from None
-    metrics, page = Run(folder).read_json("metrics.json"), folder / "report.html"
+            raise ConfigError("\n".join(f"{folder}: {line}" for line in str(error).splitlines())) from None
+    metrics, page = run.read_json("metrics.json"), run.folder / "report.html"
     if not metrics or not page.exists():
-        raise RunError(f"{folder} has no {'report.html' if metrics else 'metrics.json'}: the run has not finished")
+        raise RunError(f"{run.folder} has no {'report.html' if metrics else 'metrics.json'}: the run has not finished")
     print(f"{metrics['headline']}\nreport: {os.path.relpath(page)}")
-    if options.pdf:
+    if pdf:
         print(f"pdf: {os.path.relpath(import_module('gsm8k_nb.reporting.page').print_pdf(page))}")
 
 
-def write_parameters(options: argparse.Namespace) -> None:
+def write_parameters() -> None:
     """Write the parameters cell of every notebook; names those that were not up to date."""
     for name, (config, names) in BOOKS.items():
         file = repository_root() / "notebooks" / f"{name}.ipynb"
@@ -95,15 +91,6 @@ def parameters_cell(config: type[Parameters], names: Sequence[str]) -> str:
         lines.append(f"{name}: {kind} = {shown}  # {field.description}")
     return "\n".join(lines)
 
-
-COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "report": ("the headline and the report of a finished run", _report_arguments),
-    "sweep": ("many parameter files through eval.ipynb, then compared; a failed run stops no other", _of("sweep")),
-    "import": ("a run folder from another tool's log", _of("logs.importing")),
-    "export": ("every-eval-ever records from a scored run", _of("logs.exporting")),
-    "lessons": ("the students' sheets, as an nbgrader course", _of("lessons.sheets")),
-    "parameters": ("the notebooks' parameter cells, anew", lambda p: p.set_defaults(run=write_parameters)),
-}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,6 @@
 Nothing is run before every file has passed ``RunConfig``. A run that fails is reported and the others go on.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -46,26 +45,21 @@ class Outcome:
         return f"failed: {self.error}" if self.error else str(self.headline)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "The same command again goes on where it was."
-    parser.set_defaults(run=sweep)
-    add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="parameter files, as in params/")
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter for all files; may be repeated")
-    add("--out-dir", default="outputs/sweep", metavar="FOLDER", help="of notebooks and comparison (%(default)s)")
-    add("--allow-unlike", action="store_true", help="compare runs of unlike protocols, under a banner")
-    add("--ray", action="store_true", help="run the files as Ray tasks, several at a time")
-    add("--ray-address", metavar="ADDRESS", help="cluster to join, auto or ray://host:10001 (else Ray is started here)")
-    add("--cpus", type=float, default=1, metavar="N", help="with --ray, cores of a run (%(default)s)")
-    add("--gpus", type=float, metavar="N", help="with --ray, GPUs of a run (its tensor_parallel, if any)")
-
-
-def sweep(options: argparse.Namespace) -> int:
+def sweep(
+    files: Sequence[str],
+    settings: Sequence[str] = (),
+    out_dir: str = "outputs/sweep",
+    allow_unlike: bool = False,
+    ray: bool = False,
+    ray_address: str | None = None,
+    cpus: float = 1,
+    gpus: float | None = None,
+) -> int:
     """Run a sweep. 0 where all went well, 1 where a run or the comparison failed. ConfigError: nothing was run."""
-    folder = repository_root() / Path(options.out_dir).expanduser()
-    jobs = plan(options.files, options.set, folder)
+    folder = repository_root() / Path(out_dir).expanduser()
+    jobs = plan(files, settings, folder)
     one_by_one = ((place, run(job)) for place, job in enumerate(jobs))
-    ended = on_ray(jobs, options.ray_address, options.cpus, options.gpus) if options.ray else one_by_one
+    ended = on_ray(jobs, ray_address, cpus, gpus) if ray else one_by_one
     outcomes = [Outcome() for _ in jobs]
     compared = None
     try:
@@ -74,7 +68,7 @@ def sweep(options: argparse.Namespace) -> int:
             print(f"[{done}/{len(jobs)}] {jobs[place].file}: {outcome}", flush=True)
         scored = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome.error is None]
         if len(scored) > 1:
-            compared = compare(scored, folder, options.allow_unlike)
+            compared = compare(scored, folder, allow_unlike)
     except KeyboardInterrupt:
         print("\ninterrupted: the same command goes on where it was", file=sys.stderr)
     print(f"\n{table(jobs, outcomes)}" + (f"\n\ncompared: {compared}" if compared else ""))

@@ -7,7 +7,6 @@ instructor's version and ``release/<lesson>/<lesson>.ipynb`` the sheet without s
 come back go to ``submitted/<student>/<lesson>/``; ``nbgrader autograde <lesson>``, called in that folder, marks them.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -52,12 +51,7 @@ def release(api, lesson: str) -> Path:
     return Path(api.coursedir.root) / "release" / lesson / f"{lesson}.ipynb"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the course folder, such as outputs/lessons")
-    parser.set_defaults(run=_command)
-
-
-def _command(options: argparse.Namespace) -> int:
-    api = course(options.folder)
+def write_sheets(folder: str) -> None:
+    """The command ``lessons``: the sheet of each."""
+    api = course(Path(folder))
     print(*(release(api, book.stem) for book in lessons()), sep="\n")
-    return 0

@@ -7,7 +7,6 @@ A result is the accuracy under one rule, a row of the second file one sample und
 ``assets/every_eval_ever.json.jinja``. The records are public: nothing in them names a folder of this machine.
 """
 
-import argparse
 import hashlib
 import json
 import re
@@ -139,19 +138,8 @@ def _known(value: Any, name: str = "") -> Any:
     return texts if name in _DETAILS else known
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``export``; ``parser.parse_args(...).run`` is the function that does it."""
-    parser.set_defaults(run=_export)
-    parser.add_argument("folders", nargs="+", metavar="RUN_FOLDER")
-    parser.add_argument("--organisation", required=True, metavar="NAME", help="who made the run")
-    parser.add_argument("--relationship", default="other", choices=RELATIONSHIPS, help="theirs to the model")
-    parser.add_argument("--model-id", metavar="ORGANISATION/NAME", help="where the model's name is not of that form")
-    parser.add_argument("--rules", nargs="+", default=[], metavar="RULE", help="else the headline's, strict, flexible")
-    parser.add_argument("--output", default=".", metavar="FOLDER", help="the records go into its folder data/")
-
-
-def _export(options: argparse.Namespace) -> None:
-    parameters = {name: value for name, value in vars(options).items() if name not in ("folders", "run")}
-    for folder in options.folders:
-        done = export_run(folder, **parameters)
+def export_runs(folders: Sequence[str], **stated: Any) -> None:
+    """The command ``export``: the files of each run."""
+    for folder in folders:
+        done = export_run(folder, **stated)
         print(f"{done.results}\n{done.samples} ({done.rows} rows)")

@@ -8,7 +8,6 @@ problem goes to ``unaligned.jsonl`` with the reason, the tool's verdicts to ``so
 gold answers than ours to ``other_gold.jsonl``.
 """
 
-import argparse
 import json
 import shlex
 from collections import Counter
@@ -24,7 +23,7 @@ from gsm8k_nb import data, sampling, summary
 from gsm8k_nb.answers import is_correct, judge
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.logs.aligning import Aligned, align, other_golds
-from gsm8k_nb.logs.files import KNOWN, LogError
+from gsm8k_nb.logs.files import LogError
 from gsm8k_nb.logs.reading import COLUMNS, Log, read_log
 from gsm8k_nb.places import own_asset
 from gsm8k_nb.records import Problem, Sample, Score
@@ -209,29 +208,11 @@ def _verdicts(log: Log, problems: Sequence[Problem], aligned: Aligned, scores: S
                     yield Verdict(problem.id, index, 1, scorer, right, rule, answer(problem, index, rule)[1])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``import``; ``parser.parse_args(...).run`` is the function that does it."""
-    parser.set_defaults(run=_import)
-    parser.description = f"Reads {KNOWN}."
-    parser.add_argument("files", nargs="+", metavar="FILE", help="logs, each into a run folder of its own")
-    parser.add_argument("--dataset", default="gsm8k", choices=("gsm8k", "classroom"), help="what the log is of")
-    parser.add_argument("--dataset-config", default="main", choices=("main", "socratic"))
-    parser.add_argument("--data-path", metavar="JSONL", help="a copy of the official file, instead of the hub")
-    parser.add_argument("--protocol-label", metavar="TEXT", help="the protocol, where the log does not state it")
-    parser.add_argument("--model", metavar="NAME", help="the model, where the log does not state it")
-    parser.add_argument("--outputs-dir", default="outputs", metavar="FOLDER", help="where run folders go")
-    parser.add_argument("--column", metavar="NAME", help="released solutions: the system to import")
-    parser.add_argument("--results", metavar="FILE", help="the log's results file, where it does not lie beside it")
-    for name in COLUMNS:
-        helped = f"rows of no known tool: the column that holds the {name.replace('_', ' ')}, as in output.*.text"
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar="COLUMN", help=helped)
-
-
-def _import(options: argparse.Namespace) -> None:
-    parameters = {name: value for name, value in vars(options).items() if name not in ("files", "run", *COLUMNS)}
-    for file in options.files:
-        done = import_log(file, columns={name: getattr(options, name) for name in COLUMNS}, **parameters)
-        print(report(done))
+def import_logs(files: Sequence[str], **stated: Any) -> None:
+    """The command ``import``: each file into a run folder, and what was found in it."""
+    columns = {name: stated.pop(name) for name in COLUMNS if name in stated}
+    for file in files:
+        print(report(import_log(file, columns=columns, **stated)))
 
 
 def report(done: Imported) -> str:
