@@ -7,14 +7,13 @@ import argparse
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Sequence
 from importlib import import_module
 from typing import get_args, get_origin
 
 from gsm8k_nb.config import NOT_GENERATION, ConfigError, Parameters, RunConfig, read_parameters
 from gsm8k_nb.config.comparison import CompareConfig
-from gsm8k_nb.places import own_asset, repository_root
+from gsm8k_nb.places import own_table, repository_root
 from gsm8k_nb.runs import Run, RunError
 
 # A notebook's configuration, and the names in its parameters cell: 01 takes what names the run and its problems.
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command of ``commands.toml``. A fault of the input is told on standard error, never by a traceback."""
     parser = argparse.ArgumentParser(prog="python -m gsm8k_nb", description="GSM8K, measured: the command line")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, about in tomllib.loads(own_asset("commands.toml")).items():
+    for name, about in own_table("commands.toml").items():
         line = about["help"]
         command = commands.add_parser(
             name, help=line, description=f"{line[0].upper()}{line[1:]}.", epilog=about.get("epilog"),

@@ -11,7 +11,6 @@ digits shown are no fault. A wrong reading of the problem cannot be seen: most w
 import functools
 import itertools
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,10 +21,10 @@ import pandas as pd
 
 from gsm8k_nb.answers import TOLERANCE
 from gsm8k_nb.answers.calculator import ANNOTATION, evaluate, without_annotations
-from gsm8k_nb.places import own_asset
+from gsm8k_nb.places import own_table
 from gsm8k_nb.records import Problem, Sample
 
-_DATA = tomllib.loads(own_asset("mistakes.toml"))
+_DATA = own_table("mistakes.toml")
 KINDS = {kind: facts["meaning"] for kind, facts in _DATA["kinds"].items()}  # in order of precedence
 PRECISION = {kind: (facts["right"], facts["checked"]) for kind, facts in _DATA["kinds"].items() if "checked" in facts}
 _FACTORS = {int(factor): re.compile(words, re.IGNORECASE) for factor, words in _DATA["factors"].items()}

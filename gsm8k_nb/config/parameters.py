@@ -6,7 +6,6 @@ ConfigError: unknown parameter 'temprature': did you mean 'temperature'?
 
 import ast
 import re
-import tomllib
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Self, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from gsm8k_nb.places import own_asset
+from gsm8k_nb.places import own_table
 from gsm8k_nb.plain_yaml import PlainYamlError, read_yaml
 from gsm8k_nb.texts import one_line
 
@@ -23,7 +22,7 @@ _SECRET = re.compile(r"[?#@\s]|\b(sk|gsk|hf|xai|nvapi)[-_]|\w{24}")  # where a k
 _KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bearer).?token|^token$")
 MISSING = {"", "none", "null", "~"}
 _NEAR = 0.75  # likeness of spelling, by difflib, from which one name is taken for another misspelt
-_MEANT = tomllib.loads(own_asset("other_names.toml"))
+_MEANT = own_table("other_names.toml")
 _WANTED = {  # by pydantic's name of a fault, or its first word
     "int": "must be a whole number", "float": "must be a number", "finite": "must be a finite number",
     "bool": "must be true or false",

@@ -13,17 +13,16 @@ import io
 import json
 import lzma
 import re
-import tomllib
 import zipfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gsm8k_nb.places import own_asset
+from gsm8k_nb.places import own_table
 from gsm8k_nb.texts import one_line
 
-FORMATS = tomllib.loads(own_asset("logs.toml"))
+FORMATS = own_table("logs.toml")
 KNOWN = f"{', '.join(dict.fromkeys(form['tool'] for form in FORMATS['format']))}, and any rows whose columns are named"
 MOST_BYTES = 2**31  # of text, once unpacked
 ABSENT: Final = type("Absent", (), {"__repr__": lambda _: "nothing", "__bool__": lambda _: False})()

@@ -1,6 +1,5 @@
 """Results in, table out: each function returns one DataFrame, ready to show and to save as CSV and LaTeX."""
 
-import tomllib
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +10,7 @@ from gsm8k_nb import metrics, mistakes, summary
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
-from gsm8k_nb.places import own_asset
+from gsm8k_nb.places import own_table
 from gsm8k_nb.prompts import PromptFormat
 from gsm8k_nb.reporting import or_failure, published
 from gsm8k_nb.reporting.making import facts
@@ -271,7 +270,7 @@ def warnings(results: Results) -> list[str]:
 
 
 SAMPLE = ["problem_id", "sample_index"]  # what names one completion
-_CHECKS = tomllib.loads(own_asset("health.toml"))  # by name: its key in metrics.json, and what to do about it
+_CHECKS = own_table("health.toml")  # by name: its key in metrics.json, and what to do about it
 
 
 def _percent(share: float | None) -> str:

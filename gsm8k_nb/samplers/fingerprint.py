@@ -11,7 +11,6 @@ import hashlib
 import json
 import random
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,7 +25,7 @@ LONGEST_HEADER = 100 << 20  # bytes, safetensors' own bound
 LONGEST_SETTINGS = 1 << 20  # bytes of a JSON file that is read as settings
 LOCAL = ("transformers", "vllm", "ray")  # samplers whose ``model`` is a folder, a file or a hub id
 PACKAGE = "package:"
-PARTS = {part: re.compile(names) for part, names in tomllib.loads(places.own_asset("model_files.toml")).items()}
+PARTS = {part: re.compile(names) for part, names in places.own_table("model_files.toml").items()}
 NOTES = ("transformers_version", "_name_or_path", "name_or_path")  # in settings: who saved them, and where
 
 

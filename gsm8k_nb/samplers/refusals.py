@@ -14,18 +14,17 @@ import json
 import math
 import re
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
-from gsm8k_nb.places import own_asset
+from gsm8k_nb.places import own_table
 from gsm8k_nb.samplers import SamplerError
 from gsm8k_nb.texts import one_line
 
-SPEECH = tomllib.loads(own_asset("servers.toml"))
+SPEECH = own_table("servers.toml")
 WORDS, NEUTRAL, FREE = SPEECH["words"], SPEECH["neutral"], SPEECH["free"]
 TOKEN_FIELDS = ("max_tokens", "max_completion_tokens")
 MOST_ADAPTIONS = len(NEUTRAL) + len(FREE) + 1
