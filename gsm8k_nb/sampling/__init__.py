@@ -6,8 +6,8 @@ and asks again for failed requests. Where nothing is missing, no model is loaded
 
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 
@@ -71,7 +71,7 @@ def fill(run: Run, config: RunConfig, problems: Sequence[Problem], form: PromptF
         sampler, inputs = _prepare(run, config, form, needed)
         run.start(config, inputs)
         if sampler and needed:
-            _generate(run, config, form, missing, journal, sampler)
+            _Session(run, config, form, sampler, journal, missing[0][0]).generate(missing)
         elif journal.samples and not run.read_json("manifest.json"):
             manifest.Session(run, {}).write("sampled", {})
         after = run.journal().samples
@@ -93,9 +93,8 @@ def _prepare(run: Run, config: RunConfig, form: PromptFormat, needed: bool) -> t
     without the engine is compared with the run's before. A replay's source, which says how its texts were made, is
     always opened."""
     made_by = None if config.dry_run else model_fingerprint(config)
-    exemplars = [shot.id for shot in form.exemplars]
-    inputs = Inputs(prompt_sha256=form.sha256, exemplar_ids=exemplars, model_fingerprint=made_by)
-    inputs = inputs.joined(Inputs(prompt_text=form.text or None))
+    exemplars, text = [shot.id for shot in form.exemplars], form.text or None
+    inputs = Inputs(prompt_sha256=form.sha256, prompt_text=text, exemplar_ids=exemplars, model_fingerprint=made_by)
     run.check(config, inputs)
     if not needed and config.sampler != "replay":
         return None, inputs
@@ -125,45 +124,39 @@ def use_chat(config: RunConfig, sampler: Sampler) -> bool:
     return config.chat_template != "plain" and sampler.has_chat_template
 
 
-def _generate(
-    run: Run, config: RunConfig, form: PromptFormat, missing: list[Asked], journal: Journal, sampler: Sampler
-) -> None:
-    chat, problem = use_chat(config, sampler), missing[0][0]
-    prompt = render(form, problem.question, chat)
-    if config.sampler != "replay" and not run.read_json("prompt.json"):
-        run.write_json("prompt.json", {"problem_id": problem.id, "prompt": prompt})
-    log = manifest.Session(run, sampler.describe())
-    purse = costs.Purse(config, journal.samples.values(), prompt)
-    status = "interrupted"
-    try:
-        with _progress(len(missing)) as bar, interruptible() as safe:
-            session = _Session(run, sampler, form, chat, config, purse, bar, safe)
-            probe = _probe(config, missing)
-            if seen := list(session.ask(probe)):
-                _report_smoke(run, smoke.look(seen, form, chat))
-            for _ in session.ask([asked for asked in missing if asked not in probe]):
-                pass
-        status = "sampled"
-    except KeyboardInterrupt:
-        print(f"\nInterrupted. What was finished is in {run.folder.name}/samples.jsonl; run the same again to go on.")
-        raise
-    finally:
-        with nullcontext() if status == "sampled" else suppress(RunError):  # the first error is the one to show
-            log.write(status, sampler.describe())
-
-
-@dataclass(frozen=True)
 class _Session:
     """One sitting with an engine."""
 
-    run: Run
-    sampler: Sampler
-    form: PromptFormat
-    chat: bool
-    config: RunConfig
-    purse: costs.Purse
-    bar: tqdm
-    safe: Callable[[], AbstractContextManager[None]]
+    def __init__(
+        self, run: Run, config: RunConfig, form: PromptFormat, sampler: Sampler, journal: Journal, first: Problem
+    ) -> None:
+        self.run, self.config, self.form, self.sampler = run, config, form, sampler
+        self.chat = use_chat(config, sampler)
+        prompt = render(form, first.question, self.chat)
+        if config.sampler != "replay" and not run.read_json("prompt.json"):
+            run.write_json("prompt.json", {"problem_id": first.id, "prompt": prompt})
+        self.purse = costs.Purse(config, journal.samples.values(), prompt)
+
+    def generate(self, missing: list[Asked]) -> None:
+        """Ask for all that is missing: of a long run a few first, which are looked at before the rest."""
+        log, status = manifest.Session(self.run, self.sampler.describe()), "interrupted"
+        long = self.config.sampler != "replay" and len(missing) >= LONG_RUN * self.config.smoke
+        by_problem = groupby(missing, key=lambda pair: pair[0])
+        probe = [next(asked) for _, asked in islice(by_problem, self.config.smoke if long else 0)]
+        try:
+            with _progress(len(missing)) as self.bar, interruptible() as self.safe:
+                if seen := list(self.ask(probe)):
+                    self.report_smoke(seen)
+                for _ in self.ask([asked for asked in missing if asked not in probe]):
+                    pass
+            status = "sampled"
+        except KeyboardInterrupt:
+            name = self.run.folder.name
+            print(f"\nInterrupted. What was finished is in {name}/samples.jsonl; run the same again to go on.")
+            raise
+        finally:
+            with nullcontext() if status == "sampled" else suppress(RunError):  # the first error is the one to show
+                log.write(status, self.sampler.describe())
 
     def ask(self, missing: list[Asked]) -> Iterator[Sample]:
         """Samples as they come, on disk before they are handed on. Ends where the budget does, with all under way."""
@@ -196,21 +189,14 @@ class _Session:
                     return
                 yield Request(problem, index, prompt)
 
-
-def _probe(config: RunConfig, missing: list[Asked]) -> list[Asked]:
-    """A sample of each of the first problems, to be looked at; none where the run is short or stored."""
-    if config.sampler == "replay" or len(missing) < LONG_RUN * config.smoke:
-        return []
-    return [next(asked) for _, asked in islice(groupby(missing, key=lambda pair: pair[0]), config.smoke)]
-
-
-def _report_smoke(run: Run, findings: list[smoke.Finding]) -> None:
-    """Print what is odd about the first samples, with texts, and keep it in ``smoke.json``."""
-    run.write_json("smoke.json", {"findings": [asdict(finding) for finding in findings]})
-    for finding in findings:
-        print(f"\nLook before you wait: {finding}")
-        for text in finding.texts:
-            print(textwrap.indent(textwrap.shorten(text, 600, placeholder=" [...]"), "    "))
+    def report_smoke(self, seen: list[Sample]) -> None:
+        """Print what is odd about the first samples, with texts, and keep it in ``smoke.json``."""
+        findings = smoke.look(seen, self.form, self.chat)
+        self.run.write_json("smoke.json", {"findings": [asdict(finding) for finding in findings]})
+        for finding in findings:
+            print(f"\nLook before you wait: {finding}")
+            for text in finding.texts:
+                print(textwrap.indent(textwrap.shorten(text, 600, placeholder=" [...]"), "    "))
 
 
 def _progress(total: int) -> tqdm:

@@ -6,11 +6,11 @@ The second step goes on with the text of the first: where ``max_thinking_tokens`
 and the answer follows; a prompt may also ask for the answer behind the model's text (Kojima et al. 2022).
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from gsm8k_nb.answers.passages import parted
 from gsm8k_nb.config import RunConfig
@@ -27,46 +27,23 @@ Batches = Generator[list[Sample], None, None]
 
 def completions(sampler: Sampler, requests: Iterable[Request], stop: Sequence[str], config: RunConfig) -> Batches:
     """Samples as ``sampler`` makes them, in one step or two, with reasoning and text apart."""
-    own: Tokens | None = getattr(sampler, "tokens", None)
-    tags = tuple(own.tags if own else config.think_tags or ())
     if config.sampler == "replay":  # what is stored stays as it is
         yield from sampler.sample(requests, stop)
-    elif not config.continues:
-        yield from _each(sampler.sample(requests, stop), lambda sample: part(sample, tags, own))
-    else:
-        steps, todo = _Steps(sampler, stop, config, own, tags), iter(requests)
-        while chunk := list(islice(todo, AT_ONCE)):
-            yield from steps.made(chunk)
-
-
-def part(sample: Sample, tags: Sequence[str], own: Tokens | None) -> Sample:
-    """A sample with its reasoning apart from its text. Of an open thought a last line with a box is the text."""
-    whole = parted(sample.text or "", tags)
-    if sample.error is not None or whole.reasoning is None:
-        return sample
-    reasoning = (sample.reasoning or "") + whole.reasoning
-    tokens = own.count(reasoning) if own else sample.reasoning_tokens
-    return replace(sample, text=whole.text + whole.forced, reasoning=reasoning, reasoning_tokens=tokens)
-
-
-def _each(stream: Batches, function: Callable[[Sample], Sample]) -> Batches:
-    """The batches of ``stream`` with ``function`` on each sample; an interruption is handed on to it."""
-    with closing(stream):
-        for batch in stream:
-            try:
-                yield [function(sample) for sample in batch]
-            except KeyboardInterrupt as interrupt:
-                yield [function(sample) for sample in stream.throw(interrupt)]
-                raise
+        return
+    steps, todo = _Steps(sampler, stop, config), iter(requests)
+    if not config.continues:
+        yield from steps.one(todo)
+    while chunk := list(islice(todo, AT_ONCE)):
+        yield from steps.two(chunk)
 
 
 class _Steps:
-    """The two steps of a run's completions."""
+    """The steps of a run's completions."""
 
-    def __init__(
-        self, sampler: Sampler, stop: Sequence[str], config: RunConfig, own: Tokens | None, tags: Sequence[str]
-    ) -> None:
-        self.sampler, self.stop, self.config, self.own, self.tags = sampler, stop, config, own, tags
+    def __init__(self, sampler: Sampler, stop: Sequence[str], config: RunConfig) -> None:
+        self.sampler, self.stop, self.config = sampler, stop, config
+        own = self.own = cast(Tokens | None, getattr(sampler, "tokens", None))
+        self.tags = tuple(own.tags if own else config.think_tags or ())
         marks = config.think_tags or (own.marks if own else THINK)
         self.budget, self.then = config.max_thinking_tokens, config.form.then
         if self.budget is not None and marks is None:
@@ -74,7 +51,17 @@ class _Steps:
             raise SamplerError(f'{what}; state them, as in think_tags: ["<think>", "</think>"]')
         self.open, self.close = marks or THINK
 
-    def made(self, requests: list[Request]) -> Batches:
+    def one(self, requests: Iterable[Request]) -> Batches:
+        """The samples of ``requests``; an interruption is handed on to the engine, for what has arrived there."""
+        with closing(self.sampler.sample(requests, self.stop)) as stream:
+            for batch in stream:
+                try:
+                    yield self._parted(batch)
+                except KeyboardInterrupt as interrupt:
+                    yield self._parted(stream.throw(interrupt))
+                    raise
+
+    def two(self, requests: list[Request]) -> Batches:
         """The samples of ``requests``, those that need no second step first."""
         second = [self._asked(request, f"{self.open}\n\n{self.close}\n\n") for request in requests if self.budget == 0]
         firsts: dict[tuple[str, int], Sample] = {}
@@ -83,14 +70,24 @@ class _Steps:
             first = [replace(request, most=self.budget or self.config.max_new_tokens) for request in requests]
             for batch in self.sampler.sample(first, self.stop):
                 ended = {id(s) for s in batch if s.error or not self.then and s.finish_reason != "length"}
-                done = [sample for sample in batch if id(sample) in ended]
                 firsts |= {(s.problem_id, s.sample_index): s for s in batch if id(s) not in ended}
-                if done:
-                    yield [part(sample, self.tags, self.own) for sample in done]
+                if ended:
+                    yield self._parted([sample for sample in batch if id(sample) in ended])
             second = [self._continued(asked[key], sample) for key, sample in firsts.items()]
         for batch in self.sampler.sample(second, self.stop) if second else ():
-            joined = (_joined(firsts.get((sample.problem_id, sample.sample_index)), sample) for sample in batch)
-            yield [part(sample, self.tags, self.own) for sample in joined]
+            yield self._parted([_joined(firsts.get((s.problem_id, s.sample_index)), s) for s in batch])
+
+    def _parted(self, batch: list[Sample]) -> list[Sample]:
+        return [self._part(sample) for sample in batch]
+
+    def _part(self, sample: Sample) -> Sample:
+        """A sample with its reasoning apart from its text. Of an open thought a last line with a box is the text."""
+        whole = parted(sample.text or "", self.tags)
+        if sample.error is not None or whole.reasoning is None:
+            return sample
+        reasoning = (sample.reasoning or "") + whole.reasoning
+        tokens = self.own.count(reasoning) if self.own else sample.reasoning_tokens
+        return replace(sample, text=whole.text + whole.forced, reasoning=reasoning, reasoning_tokens=tokens)
 
     def _continued(self, request: Request, sample: Sample) -> Request:
         """What the model goes on with: its text, with the thought closed where it is still open."""
