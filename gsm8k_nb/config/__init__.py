@@ -30,119 +30,80 @@ SETTINGS: list[str] = _ROLES["settings"]
 class RunConfig(Parameters):
     """Everything that decides a run, in the order of use: what most people change first stands first.
 
-    A field's description is its line of help in the notebooks, whose cells ``python -m gsm8k_nb parameters`` writes.
+    What is said of a parameter stands in ``parameters.toml``: what it is for, and its line of help in the notebooks,
+    whose cells ``python -m gsm8k_nb parameters`` writes.
     """
 
-    model: str = Field(SMOLLM2, min_length=1, description="hub id, local folder, .gguf file, or package:NAME/FILE.gguf")
+    model: str = Field(SMOLLM2, min_length=1)
     prompt: str = Field("zero_shot", min_length=1, max_length=4096, description=PROMPTS_HELP)
-    n_samples: int = Field(1, ge=1, le=10_000, description="completions per problem")
-    limit: int | None = Field(None, ge=1, le=10**9, description="use only so many problems (None for all)")
-    dataset: Literal["gsm8k", "classroom"] = Field("gsm8k", description="gsm8k or classroom (bundled, works offline)")
+    n_samples: int = Field(1, ge=1, le=10_000)
+    limit: int | None = Field(None, ge=1, le=10**9)
+    dataset: Literal["gsm8k", "classroom"] = "gsm8k"
     # How a completion is made.
-    temperature: float = Field(0.0, ge=0, le=5, description="0 is greedy decoding")
-    max_new_tokens: int = Field(512, ge=1, le=131_072, description="limit of new tokens per completion")
+    temperature: float = Field(0.0, ge=0, le=5)
+    max_new_tokens: int = Field(512, ge=1, le=131_072)
     sampler: Literal[tuple(ENGINES)] = Field(  # type: ignore[valid-type]
         "transformers",
         description=" or ".join(", ".join(name + what for name, (_, what) in ENGINES.items()).rsplit(", ", 1)),
     )
-    chat_template: Literal["auto", "template", "plain"] = Field(
-        "auto", description="auto, template or plain; auto uses the model's template where it has one"
-    )
-    shots: int | None = Field(None, ge=0, le=999, description="number of exemplars (None for the prompt's own number)")
-    top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling, 1 is off")
-    top_k: int | None = Field(None, ge=1, le=10**9, description="sample from the k likeliest tokens (None is off)")
-    seed: int = Field(0, ge=0, lt=2**32, description="seed of exemplars, sampling, shuffling and resampling")
-    min_p: float | None = Field(None, ge=0, le=1, description="drop tokens below this share of the likeliest")
-    presence_penalty: float | None = Field(None, ge=-2, le=2, description="vllm and servers only (None is off)")
-    frequency_penalty: float | None = Field(None, ge=-2, le=2, description="vllm and servers only (None is off)")
-    repetition_penalty: float | None = Field(None, gt=0, le=10, description="as in transformers, 1 or None is off")
-    stop: list[str] | None = Field(None, max_length=16, description="stop strings (None for the prompt's own)")
-    system_prompt: str | None = Field(None, description="system message (None for the prompt's own)")
+    chat_template: Literal["auto", "template", "plain"] = "auto"
+    shots: int | None = Field(None, ge=0, le=999)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int | None = Field(None, ge=1, le=10**9)
+    seed: int = Field(0, ge=0, lt=2**32)
+    min_p: float | None = Field(None, ge=0, le=1)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    stop: list[str] | None = Field(None, max_length=16)
+    system_prompt: str | None = None
     # Reasoning.
-    enable_thinking: bool | None = Field(None, description="the switch of templates that have one (None leaves it)")
-    template_kwargs: dict[str, Any] | None = Field(
-        None, description="more values for the chat template, such as {reasoning_effort: high} for gpt-oss"
-    )
-    max_thinking_tokens: int | None = Field(
-        None, ge=0, description="tokens after which a thought is closed and the answer asked for (None is no limit)"
-    )
-    think_tags: list[str] | None = Field(
-        None, min_length=2, max_length=2, description="opening and closing mark of reasoning, where the model's are odd"
-    )
-    answer_from: Literal["text", "reasoning"] = Field(
-        "text", description="read the answer from the text, or on purpose from the reasoning where the text is empty"
-    )
+    enable_thinking: bool | None = None
+    template_kwargs: dict[str, Any] | None = None
+    max_thinking_tokens: int | None = Field(None, ge=0)
+    think_tags: list[str] | None = Field(None, min_length=2, max_length=2)
+    answer_from: Literal["text", "reasoning"] = "text"
     # What is said of it.
-    label: str | None = Field(
-        None,
-        min_length=1,
-        max_length=200,
-        description="name of this system in reports and comparisons (None for the model's)",
-    )
-    headline_rule: Literal["auto", "strict", "flexible", "official"] = Field(
-        "flexible",
-        description="rule that is tested and ranked: flexible, strict, official, auto (strict where #### is asked for)",
-    )
-    rules: Literal["auto", "all", "both"] = Field(
-        "auto",
-        description="rules to score by: both (strict and flexible), all (peers' too), auto (all, if not too many)",
-    )
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals")
-    n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
-    outputs_dir: str = Field("outputs", min_length=1, description="where run folders go, relative to the repository")
+    label: str | None = Field(None, min_length=1, max_length=200)
+    headline_rule: Literal["auto", "strict", "flexible", "official"] = "flexible"
+    rules: Literal["auto", "all", "both"] = "auto"
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    n_resamples: int = Field(10_000, ge=100, le=10_000_000)
+    outputs_dir: str = Field("outputs", min_length=1)
     # Care before a long run.
-    dry_run: bool = Field(False, description="only state what would be asked and what it would cost")
-    smoke: int = Field(
-        8, ge=0, le=1000, description="first samples of a long run to look at before the rest (0 is none)"
-    )
+    dry_run: bool = False
+    smoke: int = Field(8, ge=0, le=1000)
     # Where the model and the data come from, and what they run on.
-    revision: str | None = Field(None, description="commit, tag or branch of the model on the hub")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="auto, float32, bfloat16 or float16"
-    )
-    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N")
-    batch_size: int = Field(
-        32, ge=1, le=4096, description="completions generated together; halved when memory runs out"
-    )
-    dataset_config: Literal["main", "socratic"] = Field("main", description="main or socratic")
-    split: Literal["test"] = Field("test", description="test, the only split that is scored")
-    data_path: str | None = Field(None, description="JSONL file to read GSM8K from instead of the hub")
-    train_path: str | None = Field(None, description="JSONL file of the train split, for the exemplars of train_kshot")
-    shuffle: bool = Field(False, description="draw the limited set at random (seeded) instead of from the top")
+    revision: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    batch_size: int = Field(32, ge=1, le=4096)
+    dataset_config: Literal["main", "socratic"] = "main"
+    split: Literal["test"] = "test"
+    data_path: str | None = None
+    train_path: str | None = None
+    shuffle: bool = False
     # Servers.
-    base_url: str | None = Field(
-        None,
-        pattern=r"^https?://[^\s?#@]+$",
-        description="server of sampler openai, as in http://localhost:8000/v1 (None for OpenAI's own)",
-    )
-    api_key_env: str = Field(
-        "OPENAI_API_KEY",
-        max_length=64,
-        pattern=r"^[A-Z_][A-Z0-9_]*$",
-        description="NAME of the environment variable that holds the server's key, never the key itself",
-    )
-    reasoning_effort: str | None = Field(
-        None, pattern=r"^[a-z]+$", description="for servers of reasoning models, such as low, medium or high"
-    )
-    extra_body: dict[str, Any] | None = Field(None, description="further fields of a request, sent as they are")
-    omit: list[str] | None = Field(None, description="fields of a request not to send, such as [top_k, seed]")
-    concurrency: int = Field(16, ge=1, le=4096, description="requests to a server at the same time")
-    request_timeout: float = Field(600.0, gt=0, le=86_400, description="seconds before a request is given up")
-    max_retries: int = Field(8, ge=0, le=100, description="further tries of a request that failed for a passing reason")
-    price_input: float | None = Field(None, ge=0, description="price of a million prompt tokens")
-    price_output: float | None = Field(None, ge=0, description="price of a million completion tokens")
-    budget: float | None = Field(None, gt=0, description="stop asking once so much is spent, in the prices' currency")
+    base_url: str | None = Field(None, pattern=r"^https?://[^\s?#@]+$")
+    api_key_env: str = Field("OPENAI_API_KEY", max_length=64, pattern=r"^[A-Z_][A-Z0-9_]*$")
+    reasoning_effort: str | None = Field(None, pattern=r"^[a-z]+$")
+    extra_body: dict[str, Any] | None = None
+    omit: list[str] | None = None
+    concurrency: int = Field(16, ge=1, le=4096)
+    request_timeout: float = Field(600.0, gt=0, le=86_400)
+    max_retries: int = Field(8, ge=0, le=100)
+    price_input: float | None = Field(None, ge=0)
+    price_output: float | None = Field(None, ge=0)
+    budget: float | None = Field(None, gt=0)
     # Many GPUs, many workers.
-    tensor_parallel: int = Field(1, ge=1, le=1024, description="GPUs that vllm divides the model among")
-    ray_engine: Literal["transformers", "vllm"] = Field("transformers", description="engine of sampler ray's workers")
-    ray_workers: int = Field(2, ge=1, le=10_000, description="workers of sampler ray, each with a model of its own")
-    ray_address: str | None = Field(None, description="Ray cluster: auto or ray://host:10001 (None starts one here)")
+    tensor_parallel: int = Field(1, ge=1, le=1024)
+    ray_engine: Literal["transformers", "vllm"] = "transformers"
+    ray_workers: int = Field(2, ge=1, le=10_000)
+    ray_address: str | None = None
     # Replays.
-    replay_path: str | None = Field(None, description="stored completions to replay, a run folder or a JSONL file")
-    replay_column: str | None = Field(None, description="which system's column of a released-solutions file to replay")
-    protocol_label: str | None = Field(
-        None, description="for a replay, the protocol its source states, such as fine-tuned test@1"
-    )
+    replay_path: str | None = None
+    replay_column: str | None = None
+    protocol_label: str | None = None
 
     _form: PromptFormat = PrivateAttr()
 

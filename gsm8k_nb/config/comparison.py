@@ -12,20 +12,14 @@ from gsm8k_nb.places import repository_root
 class CompareConfig(Parameters):
     """Which runs, how they are compared, where it goes."""
 
-    runs: str = Field(
-        "outputs/*",
-        min_length=1,
-        description="run folders or their parameter files, globs too, apart by blanks or commas",
-    )
-    allow_unlike: bool = Field(False, description="compare runs of unlike protocols, data or rules, under a banner")
-    rule: str = Field("auto", min_length=1, description="rule that reads the answers; auto is the runs' headline rule")
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the intervals; tests are at 1 minus this level")
-    n_resamples: int = Field(10_000, ge=100, le=10_000_000, description="bootstrap resamples")
-    correction: Literal["holm", "bh"] = Field(
-        "holm", description="correction for many pairs, holm (family-wise error) or bh (false discovery rate)"
-    )
-    seed: int = Field(0, ge=0, lt=2**32, description="seed of resampling")
-    out_dir: str = Field("outputs/compared", min_length=1, description="folder for the results, below the repository")
+    runs: str = Field("outputs/*", min_length=1)
+    allow_unlike: bool = False
+    rule: str = Field("auto", min_length=1)
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    n_resamples: int = Field(10_000, ge=100, le=10_000_000)
+    correction: Literal["holm", "bh"] = "holm"
+    seed: int = Field(0, ge=0, lt=2**32)
+    out_dir: str = Field("outputs/compared", min_length=1)
 
     @field_validator("runs", mode="before")
     @classmethod
