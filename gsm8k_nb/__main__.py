@@ -63,7 +63,7 @@ def report(folder: str, pdf: bool = False) -> None:
         raise RunError(f"{run.folder} has no {'report.html' if metrics else 'metrics.json'}: the run has not finished")
     print(f"{metrics['headline']}\nreport: {os.path.relpath(page)}")
     if pdf:
-        print(f"pdf: {os.path.relpath(import_module('gsm8k_nb.reporting.page').print_pdf(page))}")
+        print(f"pdf: {os.path.relpath(import_module('gsm8k_nb.reporting.printing').print_pdf(page))}")
 
 
 def write_parameters() -> None:

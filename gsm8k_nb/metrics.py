@@ -122,17 +122,6 @@ def _verdicts(correct: Any) -> np.ndarray:
     return matrix
 
 
-def _scored_counts(correct: Any) -> tuple[list[int], list[int]]:
-    """Samples n and right samples c of each problem; ValueError where one is unscored."""
-    rows = [_verdicts(row) for row in correct]
-    if any(row.ndim != 1 for row in rows):
-        raise ValueError("verdicts must be (problems, samples): one list of True, False or None for each problem")
-    n = [row.size for row in rows]
-    if unscored := sum(int(np.isnan(row).sum()) for row in rows):
-        raise ValueError(f"{unscored} of {sum(n)} samples are unscored (None), so the metric is undefined: ask again")
-    return n, [int(row.sum()) for row in rows]
-
-
 def _common_k_max(samples: Sequence[int], k_max: int | None) -> int:
     """The largest k of a curve: what was asked for, where each problem has as many samples, else a ValueError."""
     if not len(samples):
@@ -146,10 +135,16 @@ def _common_k_max(samples: Sequence[int], k_max: int | None) -> int:
 
 
 def _curve(metric: Callable[[int, int, int], float], correct: Any, k_max: int | None) -> np.ndarray:
-    counts = list(zip(*_scored_counts(correct), strict=True))
-    k_max = _common_k_max([n for n, _ in counts], k_max)
-    rows = {pair: [metric(*pair, k) for k in range(1, k_max + 1)] for pair in set(counts)}
-    return np.array([rows[pair] for pair in counts])
+    rows = [_verdicts(row) for row in correct]
+    if any(row.ndim != 1 for row in rows):
+        raise ValueError("verdicts must be (problems, samples): one list of True, False or None for each problem")
+    n = [row.size for row in rows]
+    if unscored := sum(int(np.isnan(row).sum()) for row in rows):
+        raise ValueError(f"{unscored} of {sum(n)} samples are unscored (None), so the metric is undefined: ask again")
+    k_max = _common_k_max(n, k_max)
+    counts = [(row.size, int(row.sum())) for row in rows]
+    curves = {pair: [metric(*pair, k) for k in range(1, k_max + 1)] for pair in set(counts)}
+    return np.array([curves[pair] for pair in counts])
 
 
 class _Votes(NamedTuple):

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pandas as pd
 
@@ -24,10 +25,15 @@ from gsm8k_nb.answers.calculator import ANNOTATION, evaluate, without_annotation
 from gsm8k_nb.places import own_table
 from gsm8k_nb.records import Problem, Sample
 
+LONGEST = 50_000  # characters of a text, at its end, in which calculations are looked for
 _DATA = own_table("mistakes.toml")
 KINDS = {kind: facts["meaning"] for kind, facts in _DATA["kinds"].items()}  # in order of precedence
 PRECISION = {kind: (facts["right"], facts["checked"]) for kind, facts in _DATA["kinds"].items() if "checked" in facts}
 _FACTORS = {int(factor): re.compile(words, re.IGNORECASE) for factor, words in _DATA["factors"].items()}
+_PARTS: dict[str, str] = {}
+for _name, _pattern in _DATA["patterns"].items():
+    _PARTS[_name] = re.sub(r"%\{(\w+)\}", lambda part: f"(?:{_PARTS[part[1]]})", "".join(_pattern))
+_PATTERN = SimpleNamespace(**{name: re.compile(pattern) for name, pattern in _PARTS.items()})
 _SPELLINGS = [(re.compile(pattern), plain) for pattern, plain in _DATA["spellings"].items()]
 
 
@@ -42,29 +48,6 @@ class Calculation:
     wrong: bool
 
 
-LONGEST = 50_000  # characters of a text, at its end, in which calculations are looked for
-_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|(?!0\d)\d+)(?:\.\d+)?|\.\d+"
-_VALUE = rf"(?:{_NUMBER})%?"
-_TERM = rf"\({{0,3}}-?{_VALUE}\){{0,3}}"
-_SIDE = rf"{_TERM}(?:\s?[-+*/]\s?{_TERM}){{0,16}}"
-_CHAIN = re.compile(rf"(?<![\w.,^]){_SIDE}(?:\s{{0,3}}=\s{{0,3}}{_SIDE}){{1,8}}")
-# A chain begins where a sentence may begin to calculate: behind a mark, or behind words that follow no amount.
-_BEFORE = re.compile(
-    r"(?:^|[.,;:!?=]\s|[\"“]|(?<![\w)+*/=-])(?<![+*/=-]\s)[(\[]|=\s{0,3}[\d.,]+%?,?\s(?=[A-Za-z]))"
-    r"\s{0,3}(?:[A-Za-z][a-z’']*,?\s+){0,12}\Z"
-)
-_PARTIAL = re.compile(
-    r"(?:\b(?:of|times|by|twice|half|double|triple|than|over|less|more|fewer|plus|minus|mod|choose)|\d,)\s+\Z",
-    re.IGNORECASE,
-)
-# ... and its last side ends where nothing goes on: no letter, sign or second number, and no word that scales it
-_AFTER = re.compile(
-    r"(?![\w^²³({/*+-]|[:,]\d|\s?[-+*/^(]|\s{1,3}\d|\s{1,3}and\s(?:\d+/|a\s)|\s?(?:dozen|hundred|thousand|[mb]illion|cents?\b|half)|¢)"
-)
-_RAISED = re.compile(rf"({_NUMBER})\s?([+-])\s?((?:{_NUMBER})%)")
-_FRACTION = re.compile(rf"(?:{_NUMBER})/(?:{_NUMBER})")  # written without spaces
-
-
 def calculations(text: str) -> Iterator[Calculation]:
     """Every calculation that can be read in a text, line by line: those in prose, then the annotations of that line."""
     return itertools.chain.from_iterable(map(_of_line, text[-LONGEST:].splitlines()[len(text) > LONGEST :]))
@@ -77,7 +60,7 @@ def _of_line(line: str) -> tuple[Calculation, ...]:
     if "=" in prose:
         for pattern, replacement in _SPELLINGS:
             prose = pattern.sub(replacement, prose)
-        for chain in _CHAIN.finditer(prose):
+        for chain in _PATTERN.chain.finditer(prose):
             made += _of_chain(prose, chain)
     for expression, stated in ANNOTATION.findall(line):
         made += _compare(expression.strip(), stated.strip())
@@ -88,17 +71,13 @@ def _of_chain(line: str, chain: re.Match[str]) -> Iterator[Calculation]:
     """The equations of ``a = b = c``: the first where a sentence may begin with it, the last where nothing goes on."""
     sides = [side.strip() for side in chain[0].split("=")]
     before = line[max(0, chain.start() - 200) : chain.start()]
-    names_an_amount = not _operators(sides[0]) or re.fullmatch(r"\d/\d\d?", sides[0])  # 1/4 = 15
-    if names_an_amount or not _BEFORE.search(before) or _PARTIAL.search(before):
+    names_an_amount = not _PATTERN.operator.search(sides[0]) or re.fullmatch(r"\d/\d\d?", sides[0])  # 1/4 = 15
+    if names_an_amount or not _PATTERN.before.search(before) or _PATTERN.partial.search(before):
         sides = sides[1:]
-    if not _AFTER.match(line, chain.end()):
+    if not _PATTERN.after.match(line, chain.end()):
         sides = sides[:-1]
     for left, right in itertools.pairwise(sides):
         yield from _compare(_balanced(left), _balanced(right))
-
-
-def _operators(side: str) -> list[str]:
-    return re.findall(r"(?<=[\d)%])\s?([-+*/])", side)
 
 
 def _balanced(side: str) -> str:
@@ -112,7 +91,7 @@ def _balanced(side: str) -> str:
 def _compare(left: str, right: str) -> Iterator[Calculation]:
     """The calculation ``left = right``; nothing where there is nothing to calculate or a side cannot be read."""
     value, stated = evaluate(left), evaluate(right)
-    if value is None or stated is None or not (_operators(left) or _operators(right)):
+    if value is None or stated is None or not (_PATTERN.operator.search(left) or _PATTERN.operator.search(right)):
         return
     wrong = not any(_agree(*reading, right) for reading in _readings(left, right, value, stated))
     yield Calculation(left, right, value, stated, wrong)
@@ -122,14 +101,14 @@ def _readings(
     left: str, right: str, value: Fraction, stated: Fraction
 ) -> Iterator[tuple[Fraction, Fraction, Fraction]]:
     """Both sides and the size of one in the last digit shown: as written, 1/4 as one number, percent at face value."""
-    shown = re.search(_NUMBER, right)
+    shown = _PATTERN.number.search(right)
     unit = Fraction(1, 10 ** len(shown[0].partition(".")[2])) if shown else Fraction(1)
     fine = unit / 100 if right.endswith("%") else unit
     yield value, stated, fine
-    if raised := _RAISED.fullmatch(left):  # 80 + 50%, for 50% more than 80
+    if raised := _PATTERN.raised.fullmatch(left):  # 80 + 50%, for 50% more than 80
         base, percent = evaluate(raised[1]) or Fraction(0), evaluate(raised[3]) or Fraction(0)
         yield base * (1 + (percent if raised[2] == "+" else -percent)), stated, unit
-    whole_left, whole_right = (evaluate(_FRACTION.sub(r"(\g<0>)", side)) for side in (left, right))
+    whole_left, whole_right = (evaluate(_PATTERN.fraction.sub(r"(\g<0>)", side)) for side in (left, right))
     if whole_left is not None and whole_right is not None:
         yield whole_left, whole_right, fine
     left_face, right_face = evaluate(left.replace("%", "")), evaluate(right.replace("%", ""))
@@ -141,8 +120,10 @@ def _agree(value: Fraction, stated: Fraction, unit: Fraction, right: str) -> boo
     """Whether the sides are equal, up to floating point and to rounding or cutting off at the digits shown."""
     if abs(value - stated) <= (abs(value) + 1) / 10**14:
         return True
-    if _operators(right):  # a rewritten right side may hold rounded numbers, or run on: 3 + 4 = 7 * 2 = 14
-        first = re.search(_NUMBER, right)
+    if _PATTERN.operator.search(
+        right
+    ):  # a rewritten right side may hold rounded numbers, or run on: 3 + 4 = 7 * 2 = 14
+        first = _PATTERN.number.search(right)
         return abs(value - stated) <= abs(value) / 100 or (first is not None and value == evaluate(first[0]))
     if stated == 0 and unit == 1:
         return False  # a quarter is not 0
@@ -192,18 +173,15 @@ def classify(problem: Problem, sample: Sample, predicted: Decimal | None) -> Err
 
 
 _Evidence = dict[str, tuple[bool, str]]  # kind -> (whether it is not likely to be chance, what was found)
-_STATED = re.compile(r"####|\\boxed|^\s{0,9}A:|\banswer(?: is|:)", re.IGNORECASE | re.MULTILINE)
-_UNFINISHED = re.compile(r"(?:<<[^<>\n]*|[-+*/×÷=(])\Z")
-_SOLVED = re.compile(rf"\b[A-Za-z]\s?=\s?[$€£]?({_NUMBER})")
 
 
 def _of_the_text(sample: Sample, predicted: Decimal | None, made: list[Calculation]) -> _Evidence:
     evidence: _Evidence = {}
     text = sample.text or ""
     if sample.finish_reason == "length":
-        truncated = not _STATED.search(text)
+        truncated = not _PATTERN.stated.search(text)
     else:  # where no finish reason was recorded, a text that ends in mid-expression
-        truncated = sample.finish_reason is predicted is None and bool(_UNFINISHED.search(text.rstrip()))
+        truncated = sample.finish_reason is predicted is None and bool(_PATTERN.unfinished.search(text.rstrip()))
     if truncated:
         evidence["truncated"] = (True, f"the text ends after {len(text)} characters without an answer")
     if predicted is None:
@@ -233,7 +211,7 @@ def _of_the_number(problem: Problem, text: str, value: Fraction, made: list[Calc
         goes_on = gold not in last and (not way or bool(way & results))
         likely = goes_on and bool(_operands_of(gold, made) & _operands_of(gold, steps[-2:]))
         evidence["one_step_long"] = (likely, f"the text calculates {_shown(gold)}, the gold answer, and goes on")
-    asked = {evaluate(number) for number in re.findall(_NUMBER, problem.question)}
+    asked = {evaluate(number) for number in _PATTERN.number.findall(problem.question)}
     if factor := next((f for f in _FACTORS if gold and (value == gold * f or value * f == gold)), None):
         named = factor in asked or Fraction(1, factor) in asked or bool(_FACTORS[factor].search(problem.question))
         one_digit = len(str(abs(gold.numerator)).rstrip("0")) == 1
@@ -253,14 +231,14 @@ def _results(calculation: Calculation) -> tuple[Fraction, ...]:
 def _operands_of(value: Fraction, made: list[Calculation]) -> set[tuple[Fraction, ...]]:
     """The numbers of each calculation that comes to a value; where two texts share none, both may do so by chance."""
     to_it = (calculation.left for calculation in made if value in _results(calculation))
-    return {tuple(sorted(evaluate(number) or Fraction(0) for number in re.findall(_VALUE, left))) for left in to_it}
+    return {tuple(sorted(evaluate(number) or Fraction(0) for number in _PATTERN.value.findall(left))) for left in to_it}
 
 
 def _is_worked_out(value: Fraction, text: str, results: set[Fraction]) -> bool:
     """Whether the text gets to a number by a calculation, by solving for x, or by cutting 16.4 or 22,500 short."""
     cut = {abs(result) for result in results} | {Fraction(abs(result) // 1) for result in results}
     leading = {str(abs(result) // 1)[: len(_shown(value))] for result in results}
-    solved = {evaluate(number) for number in _SOLVED.findall(without_annotations(text))}
+    solved = {evaluate(number) for number in _PATTERN.solved.findall(without_annotations(text))}
     return value in cut or _shown(value) in leading or value in solved
 
 

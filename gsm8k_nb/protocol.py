@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from gsm8k_nb.config import SETTINGS, RunConfig
-from gsm8k_nb.formats import PromptFormat
 from gsm8k_nb.runs import Inputs
 
 
@@ -48,10 +47,6 @@ class Source(NamedTuple):
     config: RunConfig
     inputs: Inputs
 
-    @property
-    def form(self) -> PromptFormat:
-        return self.config.form
-
 
 def made_by(config: RunConfig, inputs: Inputs) -> Source:
     """The source of a run's texts: a replay has the protocol of its source, a replay of a replay that of the first."""
@@ -67,7 +62,7 @@ def headline_rule(config: RunConfig, inputs: Inputs) -> str:
     """The rule that ``auto`` stands for: ``strict`` where the prompt asks for ``####``, else ``flexible``."""
     if config.headline_rule != "auto":
         return config.headline_rule
-    return "strict" if made_by(config, inputs).form.marked else "flexible"
+    return "strict" if made_by(config, inputs).config.form.marked else "flexible"
 
 
 def protocol_of(config: RunConfig, inputs: Inputs) -> Protocol:

@@ -143,11 +143,6 @@ def journal_row(sample: Sample, run_id: str) -> str:
     return f'{row[:-1]}{_CHECK}{_check(row, run_id)}"}}\n'
 
 
-def journal_sample(line: str, run_id: str) -> Sample:
-    """The sample of such a line. ValueError where it was cut or changed, or is another run's."""
-    return from_row(Sample, parse_json(without_check(line, run_id)))
-
-
 def without_check(line: str, run_id: str) -> str:
     """A journal's row without its check. ValueError where the two do not agree: it was changed, or is another run's.
 

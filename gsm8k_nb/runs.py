@@ -59,7 +59,7 @@ class Inputs(BaseModel):
 
     def joined(self, later: "Inputs") -> "Inputs":
         """These with what ``later`` knows."""
-        return Inputs(**self.known() | later.known())
+        return self.model_copy(update=later.known())
 
     def changes(self, later: "Inputs") -> list[str]:
         """Names of what both know and do not agree on: of what is replayed, only what can change a completion."""
@@ -197,7 +197,7 @@ class Run:
         damaged, run_id = 0, self._run_id()
         for line in filter(str.strip, _lines(self.samples_file)):
             try:
-                sample = records.journal_sample(line, run_id)
+                sample = records.from_row(Sample, records.parse_json(records.without_check(line, run_id)))
             except ValueError:
                 damaged += 1
                 continue

@@ -48,11 +48,8 @@ def score(problem: Problem, sample: Sample, rules: Sequence[str] = DEFAULT_RULES
     """One score a rule. Pure: the same problem, text and rules give the same scores for ever."""
     if sample.error is not None:
         return [Score(problem.id, sample.sample_index, rule, None, None) for rule in rules]
-    scores = []
-    for rule in rules:
-        read = verdict(sample.text, problem.answer, rule, sample.finish_reason)
-        scores.append(Score(problem.id, sample.sample_index, rule, read.predicted, read.correct, read.failure))
-    return scores
+    read = {rule: verdict(sample.text, problem.answer, rule, sample.finish_reason) for rule in rules}
+    return [Score(problem.id, sample.sample_index, rule, *made) for rule, made in read.items()]
 
 
 def score_all(

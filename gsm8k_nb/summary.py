@@ -81,11 +81,11 @@ class Metrics(Facts):
     dataset: DatasetFacts
     protocol: Protocol
     rules: dict[str, RuleScore]
-    pass_at_k: dict[str, float]
-    maj_at_k: dict[str, float]
-    pass_hat_k: dict[str, float]
-    test_at_n: float | None
-    intervals_at_k: dict[str, dict[str, list[float]]]
+    pass_at_k: dict[str, float] = {}
+    maj_at_k: dict[str, float] = {}
+    pass_hat_k: dict[str, float] = {}
+    test_at_n: float | None = None
+    intervals_at_k: dict[str, dict[str, list[float]]] = {}
     errors: dict[str, int]  # each wrong sample's primary kind
     health: Health
     made_from: dict[str, Any] | None = None  # hashes of samples and scores, and the rules' version; see scoring
@@ -117,7 +117,7 @@ class Results:
 
     def verdicts(self, rule: str | None = None) -> np.ndarray:
         """Verdicts (problems, samples) of one rule, 1 right, 0 wrong; a problem with a failed request is left out."""
-        return _complete_rows(verdicts(self.of_rule(rule), self.config.n_samples))
+        return scored(self.of_rule(rule), self.config.n_samples)
 
 
 def summarise(run: Run, config: RunConfig) -> Results:
@@ -152,14 +152,16 @@ def compute_metrics(
     config: RunConfig, inputs: Inputs, problems: Sequence[Problem], table: pd.DataFrame, reports: Sequence[ErrorReport]
 ) -> Metrics:
     """The content of ``metrics.json``; pure."""
-    protocol, form = protocol_of(config, inputs), made_by(config, inputs).form
+    protocol, form = protocol_of(config, inputs), made_by(config, inputs).config.form
     by_rule = {str(name): rows for name, rows in table.groupby("rule", sort=False)}
     rules = {name: _rule_score(rows, config) for name, rows in by_rule.items()}
     head, headed = by_rule[protocol.headline_rule], rules[protocol.headline_rule]
     dataset = _dataset(config, inputs, len(problems), headed.n_problems)
     # Of texts that say nothing of their prompt nobody knows in what form an answer was asked for.
     health = _health(head, None if form.name == "as_stored" else form.answer_pattern)
-    numbers = by_each_rule(rules, protocol.headline_rule) + _left_open(health.thought_cut, headed)
+    numbers = by_each_rule(rules, protocol.headline_rule)
+    if (cut := health.thought_cut) and headed.accuracy is not None:  # how many, and what they can move
+        numbers += f"; {cut} of {headed.n} thoughts cut, with all of them right {headed.accuracy + cut / headed.n:.4f}"
     return Metrics(
         headline=headline(dataset, protocol.label, numbers),
         accuracy=headed.accuracy,
@@ -172,13 +174,6 @@ def compute_metrics(
     )
 
 
-def _left_open(cut: int, score: RuleScore) -> str:
-    """How many thoughts were cut, and what they can move: the accuracy if all of them had come out right."""
-    if not cut or score.accuracy is None:
-        return ""
-    return f"; {cut} of {score.n} thoughts cut, with all of them right {score.accuracy + cut / score.n:.4f}"
-
-
 def by_tokens(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule by tokens spent: what each limit on a completion would have left of these texts.
 
@@ -187,17 +182,14 @@ def by_tokens(results: Results) -> pd.DataFrame:
     """
     rows = results.of_rule()
     rows = rows[rows["correct"].notna()]
-    columns = ["tokens", "finished", "low", "high", "accuracy"]
     if not len(rows) or rows["completion_tokens"].isna().any():
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=["tokens", "finished", "low", "high", "accuracy"])
     tokens, correct = rows["completion_tokens"].to_numpy(dtype=int), rows["correct"].to_numpy(dtype=bool)
-    ended, most = (rows["finish_reason"] != "length").to_numpy(), int(tokens.max())
-    made = []
-    for limit in [*(2**power for power in range(4, 20) if 2**power < most), most]:
-        done = ended & (tokens <= limit)
-        low, share = (correct & done).mean(), done.mean()
-        made.append((limit, share, low, low + 1 - share, correct[done].mean() if done.any() else np.nan))
-    return pd.DataFrame(made, columns=columns)
+    powers = 2 ** np.arange(4, 20)
+    limits = np.append(powers[powers < tokens.max()], tokens.max())
+    done = (rows["finish_reason"] != "length").to_numpy() & (tokens <= limits[:, None])  # (limits, samples)
+    table = pd.DataFrame({"tokens": limits, "finished": done.mean(axis=1), "low": (done & correct).mean(axis=1)})
+    return table.assign(high=table["low"] + 1 - table["finished"], accuracy=table["low"] / table["finished"])
 
 
 def by_each_rule(rules: Mapping[str, RuleScore], first: str) -> str:
@@ -220,39 +212,35 @@ def headline(dataset: DatasetFacts, label: str, numbers: str) -> str:
 
 def verdicts(rows: pd.DataFrame, n_samples: int) -> np.ndarray:
     """Verdicts of one rule as (problems, samples): 1 right, 0 wrong, NaN for a failed request."""
-    values = pd.to_numeric(rows["correct"].map({True: 1.0, False: 0.0}), errors="coerce").to_numpy(dtype=float)
-    return values.reshape(-1, n_samples)
+    return rows["correct"].to_numpy(dtype=float).reshape(-1, n_samples)
 
 
-def _complete_rows(matrix: np.ndarray) -> np.ndarray:
-    """The problems whose samples were all scored: a failed request is no verdict, so its problem waits for it."""
+def scored(rows: pd.DataFrame, n_samples: int) -> np.ndarray:
+    """Of these, the problems whose samples were all scored: a failed request is no verdict, so its problem waits."""
+    matrix = verdicts(rows, n_samples)
     return matrix[~np.isnan(matrix).any(axis=1)]
 
 
 def _rule_score(rows: pd.DataFrame, config: RunConfig) -> RuleScore:
-    scored = _complete_rows(verdicts(rows, config.n_samples))
-    facts: dict[str, Any] = {"n": scored.size, "n_problems": len(scored), "correct": int(scored.sum())}
-    if len(scored):
-        interval = _interval(scored, config)
-        facts |= {"accuracy": interval.estimate, "ci_low": interval.low, "ci_high": interval.high}
-        facts |= {"standard_error": interval.standard_error, "interval": interval.method}
+    known = scored(rows, config.n_samples)
+    facts: dict[str, Any] = {"n": known.size, "n_problems": len(known), "correct": int(known.sum())}
+    if len(known):
+        of = _interval(known, config)
+        facts |= {"accuracy": of.estimate, "ci_low": of.low, "ci_high": of.high}
+        facts |= {"standard_error": of.standard_error, "interval": of.method}
     return RuleScore(no_answer=int(_unread(rows).sum()), rule_failed=int(rows["failure"].notna().sum()), **facts)
 
 
 def by_steps(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule for each number of gold steps: steps, problems, accuracy, low, high (shares)."""
-    rows = []
-    for number, group in results.of_rule().groupby("steps"):
-        if len(scored := _complete_rows(verdicts(group, results.config.n_samples))):
-            interval = _interval(scored, results.config)
-            rows.append((number, len(scored), interval.estimate, interval.low, interval.high))
+    scores = {number: _rule_score(group, results.config) for number, group in results.of_rule().groupby("steps")}
+    rows = [(number, of.n_problems, of.accuracy, of.ci_low, of.ci_high) for number, of in scores.items() if of.n]
     return pd.DataFrame(rows, columns=["steps", "problems", "accuracy", "low", "high"])
 
 
-def _interval(scored: np.ndarray, config: RunConfig) -> stats.Interval:
-    return stats.accuracy_interval(
-        scored, confidence=config.confidence, n_resamples=config.n_resamples, seed=config.seed
-    )
+def _interval(known: np.ndarray, config: RunConfig) -> stats.Interval:
+    how: dict[str, Any] = {name: getattr(config, name) for name in ("confidence", "n_resamples", "seed")}
+    return stats.accuracy_interval(known, **how)
 
 
 def _unread(rows: pd.DataFrame) -> pd.Series:
@@ -301,7 +289,7 @@ def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> 
     """
     whole = rows[~rows["problem_id"].isin(rows.loc[rows["correct"].isna(), "problem_id"])]
     if not len(whole):
-        return {"pass_at_k": {}, "maj_at_k": {}, "pass_hat_k": {}, "test_at_n": None, "intervals_at_k": {}}
+        return {}
     n = config.n_samples
     matrix = verdicts(whole, n).astype(bool)  # no NaN is left, which would be True
     golds = {problem.id: problem.answer for problem in problems}
@@ -311,16 +299,16 @@ def at_k(rows: pd.DataFrame, problems: Sequence[Problem], config: RunConfig) -> 
         "maj_at_k": metrics.maj_curve(answers, [golds[name] for name in whole["problem_id"].iloc[::n]]),
         "pass_hat_k": metrics.pass_hat_curve(matrix),
     }
-    means: dict[str, Any] = {name: {} for name in curves}
-    intervals: dict[str, dict[str, list[float]]] = {name: {} for name in curves}
+    made: dict[str, Any] = {name: {} for name in curves}
+    ends: dict[str, dict[str, list[float]]] = {name: {} for name in curves}
     for name, curve in curves.items():
-        for k, mean in enumerate(curve.mean(axis=0).tolist(), start=1):
-            if k > 1 or name != "maj_at_k":  # a vote of one is no vote
-                means[name][str(k)] = mean
-                if k & (k - 1) == 0 or k == n:  # those that tables show
-                    at = _interval(curve[:, k - 1], config)
-                    intervals[name][str(k)] = [at.low, at.high]
-    return means | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals_at_k": intervals}
+        means = curve.mean(axis=0).tolist()
+        for k in range(2 if name == "maj_at_k" else 1, n + 1):  # a vote of one is no vote
+            made[name][str(k)] = means[k - 1]
+            if k & (k - 1) == 0 or k == n:  # those that tables show
+                interval = _interval(curve[:, k - 1], config)
+                ends[name][str(k)] = [interval.low, interval.high]
+    return made | {"test_at_n": float(matrix.any(axis=1).mean()), "intervals_at_k": ends}
 
 
 def error_reports(problems: Sequence[Problem], rows: pd.DataFrame) -> list[ErrorReport]:

@@ -5,13 +5,12 @@
 Nothing is run before every file has passed ``RunConfig``. A run that fails is reported and the others go on.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import papermill
 from tabulate import tabulate
@@ -19,6 +18,7 @@ from tabulate import tabulate
 from gsm8k_nb.config import ConfigError, RunConfig, read_parameters
 from gsm8k_nb.places import repository_root
 from gsm8k_nb.plain_yaml import PlainYamlError, read_yaml
+from gsm8k_nb.runs import Run
 from gsm8k_nb.texts import one_line
 
 SHOWN = 300  # characters of an error in the table
@@ -34,15 +34,11 @@ class Job:
     notebook: Path
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: with its headline, or with the reason why not, in one line."""
+class Outcome(NamedTuple):
+    """How a run ended: whether well, and its headline or the reason why not, in one line."""
 
-    headline: str | None = None
-    error: str | None = "not run: interrupted"
-
-    def __str__(self) -> str:
-        return f"failed: {self.error}" if self.error else str(self.headline)
+    well: bool
+    text: str
 
 
 def sweep(
@@ -60,19 +56,19 @@ def sweep(
     jobs = plan(files, settings, folder)
     one_by_one = ((place, run(job)) for place, job in enumerate(jobs))
     ended = on_ray(jobs, ray_address, cpus, gpus) if ray else one_by_one
-    outcomes = [Outcome() for _ in jobs]
-    compared = None
+    outcomes = [Outcome(False, "failed: not run: interrupted") for _ in jobs]
+    compared = Outcome(True, "")
     try:
         for done, (place, outcome) in enumerate(ended, start=1):
             outcomes[place] = outcome
-            print(f"[{done}/{len(jobs)}] {jobs[place].file}: {outcome}", flush=True)
-        scored = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome.error is None]
+            print(f"[{done}/{len(jobs)}] {jobs[place].file}: {outcome.text}", flush=True)
+        scored = [job for job, outcome in zip(jobs, outcomes, strict=True) if outcome.well]
         if len(scored) > 1:
             compared = compare(scored, folder, allow_unlike)
     except KeyboardInterrupt:
         print("\ninterrupted: the same command goes on where it was", file=sys.stderr)
-    print(f"\n{table(jobs, outcomes)}" + (f"\n\ncompared: {compared}" if compared else ""))
-    return int(any(outcome.error for outcome in [*outcomes, compared or Outcome("", None)]))
+    print(f"\n{table(jobs, outcomes)}" + (f"\n\ncompared: {compared.text}" if compared.text else ""))
+    return int(not all(outcome.well for outcome in [*outcomes, compared]))
 
 
 def plan(files: Sequence[str], settings: Sequence[str], folder: Path) -> list[Job]:
@@ -119,8 +115,7 @@ def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | 
 
     ``gpus`` None gives a job the GPUs of its ``tensor_parallel`` where it runs a model here and Ray has any.
     """
-    own = [job.file for job in jobs if job.config.sampler == "ray"]
-    if own:
+    if own := [job.file for job in jobs if job.config.sampler == "ray"]:
         raise ConfigError(f"{own[0]}: sampler 'ray' has workers of its own; run it without --ray")
     from gsm8k_nb.samplers.ray import RayError, connect, ray
 
@@ -138,7 +133,7 @@ def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | 
             try:
                 outcome = ray.get(ready)
             except RayError as error:  # its process or node is gone
-                outcome = Outcome(None, f"{type(error).__name__}: {one_line(error, SHOWN)}")
+                outcome = Outcome(False, f"failed: {type(error).__name__}: {one_line(error, SHOWN)}")
             yield waiting.pop(ready), outcome
     finally:
         if started:
@@ -148,12 +143,11 @@ def on_ray(jobs: Sequence[Job], address: str | None, cpus: float, gpus: float | 
 def run(job: Job, cwd: str | None = None) -> Outcome:
     """One job through ``eval.ipynb``. Its notebook stays, also where it failed."""
     error = execute("eval", job.notebook, job.values, cwd)
-    file = job.config.run_folder / "metrics.json"
-    if error or not file.exists():
-        return Outcome(None, error or "no metrics.json: nothing was scored")
-    metrics = json.loads(file.read_text(encoding="utf-8"))
+    metrics = {} if error else Run(job.config.run_folder).read_json("metrics.json")
+    if not metrics:
+        return Outcome(False, f"failed: {error or 'no metrics.json: nothing was scored'}")
     failed = metrics["health"]["failed"]
-    return Outcome(metrics["headline"] + (f" ({failed} requests failed: run it again)" if failed else ""), None)
+    return Outcome(True, metrics["headline"] + (f" ({failed} requests failed: run it again)" if failed else ""))
 
 
 def compare(jobs: Sequence[Job], folder: Path, allow_unlike: bool) -> Outcome:
@@ -162,7 +156,7 @@ def compare(jobs: Sequence[Job], folder: Path, allow_unlike: bool) -> Outcome:
     runs = [str(job.config.run_folder) for job in jobs]
     values = {"runs": runs, "allow_unlike": allow_unlike, "out_dir": str(out)}
     error = execute("compare", folder / "compare.ipynb", values)
-    return Outcome(None, error) if error else Outcome(_shown(out / "conclusions.md"), None)
+    return Outcome(not error, f"failed: {error}" if error else _shown(out / "conclusions.md"))
 
 
 def execute(name: str, notebook: Path, values: dict[str, Any], cwd: str | None = None) -> str | None:
@@ -182,10 +176,11 @@ def execute(name: str, notebook: Path, values: dict[str, Any], cwd: str | None =
 
 def table(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> str:
     """File, folder (of a failed run, its notebook), and headline or error, in aligned columns of plain text."""
-    rows = [("file", "folder", "result")]
-    for job, outcome in zip(jobs, outcomes, strict=True):
-        rows.append((job.file, _shown(job.notebook if outcome.error else job.config.run_folder), str(outcome)))
-    return tabulate(rows, tablefmt="plain", disable_numparse=True)
+    rows = [
+        (job.file, _shown(job.config.run_folder if outcome.well else job.notebook), outcome.text)
+        for job, outcome in zip(jobs, outcomes, strict=True)
+    ]
+    return tabulate(rows, ("file", "folder", "result"), tablefmt="plain", disable_numparse=True)
 
 
 def _shown(path: Path) -> str:

@@ -70,14 +70,17 @@ def points(share: float, sign: bool = True) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def percent(share: float, places: int = 2) -> str:
-    """A share from 0 to 1 in percent, without the sign; neither 0 nor 100 unless it is (to a millionth)."""
-    return _unlike(100 * share, (0, 100), places, "")
+def percent(share: float | None, places: int = 2) -> str:
+    """A share from 0 to 1 in percent, without the sign; neither 0 nor 100 unless it is (to a millionth).
+
+    Empty for what is undefined: None or NaN.
+    """
+    return "" if share is None or np.isnan(share) else _unlike(100 * share, (0, 100), places, "")
 
 
-def interval(low: float, high: float) -> str:
-    """An interval of shares in percent or points: ``1.52 to 7.13``."""
-    return f"{points(low, sign=False)} to {points(high, sign=False)}"
+def interval(low: float | None, high: float | None) -> str:
+    """An interval of shares in percent or points: ``1.52 to 7.13``; empty where there is none."""
+    return "" if low is None or high is None else f"{points(low, sign=False)} to {points(high, sign=False)}"
 
 
 def _unlike(value: float, ends: tuple[int, ...], places: int, sign: str) -> str:

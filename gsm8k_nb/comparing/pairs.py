@@ -1,8 +1,8 @@
 """Systems on the same problems: the accuracy of each, and a test of every pair, in words that say no more than it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any
 
@@ -73,6 +73,16 @@ class Comparison:
     def best(self) -> list[bool]:
         """For each system, whether the corrected tests cannot tell it from the one with the highest accuracy."""
         return [not different for different in _different(self.pairs, len(self.systems))[0]]
+
+    @cached_property
+    def solved(self) -> np.ndarray:
+        """Which system solves which problem, ``(systems, problems)``: more than half of its samples right."""
+        return np.array([system.verdicts.mean(axis=1) > 0.5 for system in self.systems])
+
+    def alone(self, place: int) -> Iterator[tuple[Problem, int]]:
+        """The problems that the system at ``place`` alone solves, each with its row."""
+        rows = np.nonzero(self.solved[place] & (self.solved.sum(axis=0) == 1))[0]
+        return ((self.problems[row], int(row)) for row in rows)
 
     def names(self, pair: Pair) -> tuple[str, str]:
         return self.systems[pair.first].name, self.systems[pair.second].name

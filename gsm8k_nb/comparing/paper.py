@@ -22,9 +22,9 @@ from gsm8k_nb.comparing.pairs import Comparison, conclusion, say
 from gsm8k_nb.comparing.read import System
 from gsm8k_nb.comparing.showing import written
 from gsm8k_nb.places import own_asset
-from gsm8k_nb.reporting import making
+from gsm8k_nb.reporting import tables as of_run
 from gsm8k_nb.reporting.files import csv_text, latex, latex_tabular, markdown, markdown_table
-from gsm8k_nb.reporting.html import escape, preformatted, table_html
+from gsm8k_nb.reporting.html import block
 from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import manifest
 
@@ -37,9 +37,9 @@ class PaperTable:
     caption: str
     shown: pd.DataFrame
     numbers: pd.DataFrame
-    align: str  # a letter a column, as in tabular
-    strong: np.ndarray  # which cells of ``shown`` are bold
     note: str
+    align: str  # a letter a column, as in tabular
+    strong: np.ndarray | None = None  # which cells of ``shown`` are bold
 
 
 def accuracy_table(comparison: Comparison) -> PaperTable:
@@ -50,19 +50,24 @@ def accuracy_table(comparison: Comparison) -> PaperTable:
     for system in comparison.systems:
         protocols.setdefault(say("protocol", system), []).append(system.name)
     note, caption = say("accuracy_note", comparison, protocols), say("accuracy_caption", comparison)
-    return PaperTable("accuracy", caption, shown, tables.accuracy_numbers(comparison), "lrrrlc", strong, note)
+    return PaperTable("accuracy", caption, shown, tables.accuracy_numbers(comparison), note, "lrrrlc", strong)
 
 
 def pairs_table(comparison: Comparison) -> PaperTable:
     """Each pair of systems with the paired test."""
-    shown = tables.pairs(comparison).reset_index()
-    shown = shown.rename(columns={"difference": "points", f"p after {comparison.correction}": "p corrected"})
-    shown["pair"] = shown["first"] + " \N{MINUS SIGN} " + shown["second"]
-    shown["only one"] = shown["only first"].astype(str) + "/" + shown["only second"].astype(str)
-    shown = shown[["pair", "points", f"{comparison.level} interval", "only one", "p", "p corrected"]]
+    level, table = f"{comparison.level} interval", tables.pairs(comparison).reset_index().astype(str)
+    shown = pd.DataFrame(
+        {
+            "pair": table["first"] + " \N{MINUS SIGN} " + table["second"],
+            "points": table["difference"],
+            level: table[level],
+            "only one": table["only first"] + "/" + table["only second"],
+            "p": table["p"],
+            "p corrected": table[f"p after {comparison.correction}"],
+        }
+    )
     note, caption = say("pairs_note", comparison), say("pairs_caption", comparison)
-    none = np.zeros(shown.shape, dtype=bool)
-    return PaperTable("pairs", caption, shown, tables.pair_numbers(comparison), "lrlrrr", none, note)
+    return PaperTable("pairs", caption, shown, tables.pair_numbers(comparison), note, "lrlrrr")
 
 
 def to_latex(table: PaperTable) -> str:
@@ -91,7 +96,7 @@ def statement(comparison: Comparison) -> list[str]:
     made = {system.name: facts_of(system) for system in comparison.systems}
     first = next(iter(made.values()))
     shared = {name: value for name, value in first.items() if all(facts.get(name) == value for facts in made.values())}
-    code = making.facts(making.code_of(manifest.environment()))["value"]
+    code = of_run.facts(of_run.code_of(manifest.environment()))["value"]
     data = "; ".join(dict.fromkeys(say("data", system) for system in comparison.systems))
     sentences = [f"Data: {data}.", *([f"All runs: {_listed(shared)}."] if shared else [])]
     for name, facts in made.items():
@@ -102,7 +107,7 @@ def statement(comparison: Comparison) -> list[str]:
 
 def facts_of(system: System) -> dict[str, str]:
     """What is recorded of one run, as named texts: model, protocol, and how its samples were made or where from."""
-    _, made, inputs = making.source_of(system.run)
+    _, made, inputs = of_run.source_of(system.run)
     facts = {
         "model": (inputs.log or {}).get("model") or made.model,
         "revision": made.revision,
@@ -110,7 +115,7 @@ def facts_of(system: System) -> dict[str, str]:
         "prompt sha256": system.metrics.protocol.prompt_sha256,
         "exemplars": ", ".join(inputs.exemplar_ids or []),
         "seed": None if made.sampler == "replay" else made.seed,
-        **making.made_with(system.run)["value"],
+        **of_run.made_with(system.run)["value"],
         "run": system.run.folder.name,
     }
     return {name: str(value) for name, value in facts.items() if value not in (None, "")}
@@ -123,16 +128,14 @@ def _listed(facts: dict[str, str]) -> str:
 def show(comparison: Comparison, name: str) -> HTML:
     """The table ``accuracy`` or ``pairs`` for a notebook: with its note, which warns of unlike runs, and its LaTeX."""
     if name == "pairs" and not comparison.pairs:
-        return HTML("<p>A single run has no pair to compare.</p>")
+        return block("paragraphs", ["A single run has no pair to compare."])
     table = {"accuracy": accuracy_table, "pairs": pairs_table}[name](comparison)
-    source = f"<details><summary>LaTeX</summary>{preformatted(to_latex(table))}</details>"
-    shown = table_html(table.shown.set_index(table.shown.columns[0]))
-    return HTML(f"<p>{escape(table.caption)}</p>{shown}<p>{escape(table.note)}</p>{source}")
+    return block("paper_table", table, table.shown.set_index(table.shown.columns[0]), to_latex(table))
 
 
 def show_statement(comparison: Comparison) -> HTML:
     """The statement, a paragraph each."""
-    return HTML("".join(f"<p>{escape(line)}</p>" for line in statement(comparison)))
+    return block("paragraphs", statement(comparison))
 
 
 def save(comparison: Comparison) -> pd.DataFrame:

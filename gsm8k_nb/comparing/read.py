@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from gsm8k_nb.config import ConfigError, RunConfig, read_parameters, short_name
 from gsm8k_nb.places import repository_root
@@ -40,11 +41,6 @@ class System:
     problems: tuple[Problem, ...]
     verdicts: np.ndarray  # 1 right, 0 wrong, nan for a failed request
     predicted: np.ndarray  # what the rule read, as Decimal or None
-
-    @property
-    def solved(self) -> np.ndarray:
-        """Which problems ``(problems,)`` it solves: more than half of its samples right."""
-        return self.verdicts.mean(axis=1) > 0.5
 
     def on(self, ids: Sequence[str]) -> "System":
         """The same run on these problems alone, in this order."""
@@ -173,9 +169,7 @@ def describe_unlike(unlike: dict[str, list[str]], names: Sequence[str]) -> str:
     """Each field with its values and who has them, in one line; of many, the first and how many more there are."""
     parts = []
     for field, values in unlike.items():
-        holders: dict[str, list[str]] = {}
-        for value, name in zip(values, names, strict=True):
-            holders.setdefault(value, []).append(name)
+        holders = pd.Series(names).groupby(values, sort=False).agg(list)
         shown = [
             f"{one_line(value, 80)} ({' and '.join(who) if len(who) <= MOST_NAMED else f'{len(who)} runs'})"
             for value, who in holders.items()

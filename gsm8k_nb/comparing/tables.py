@@ -4,17 +4,15 @@ What a notebook or a paper prints of accuracies and pairs are the numbers of `ac
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from gsm8k_nb import stats
 from gsm8k_nb.comparing.pairs import Comparison, Pair
 from gsm8k_nb.comparing.read import System, fields, stated
-from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import published
 from gsm8k_nb.summary import by_each_rule
 from gsm8k_nb.texts import interval, p_number, p_value, percent, points
@@ -143,19 +141,14 @@ def matrix(comparison: Comparison) -> pd.DataFrame:
     return table.rename_axis("row minus column")
 
 
-def discordance(comparison: Comparison) -> pd.DataFrame:
-    """The two by two table of each pair, a row each: problems by who is right (or has the higher mean)."""
-    table = _crossed(comparison)
-    return table if table.empty or table["tied between"].any() else table.drop(columns="tied between")
-
-
 @_of_pairs
-def _crossed(comparison: Comparison, pair: Pair) -> dict[str, Any]:
-    a, b = pair.paired.a.mean(axis=1), pair.paired.b.mean(axis=1)  # each problem's share of right samples
+def discordance(comparison: Comparison, pair: Pair) -> dict[str, Any]:
+    """The two by two table of each pair, a row each: problems by who is right (or has the higher mean)."""
+    a, b, result = pair.paired.a.mean(axis=1), pair.paired.b.mean(axis=1), pair.result
     both, neither = int(((a == 1) & (b == 1)).sum()), int(((a == 0) & (b == 0)).sum())
-    ahead = {"first ahead": pair.result.only_a, "second ahead": pair.result.only_b}
-    tied = len(a) - both - neither - sum(ahead.values())
-    return {"both right": both, **ahead, "both wrong": neither, "tied between": tied}
+    tied = len(a) - both - neither - result.only_a - result.only_b
+    crossed = {"both right": both, "first ahead": result.only_a, "second ahead": result.only_b, "both wrong": neither}
+    return crossed if pair.paired.grid == 1 else crossed | {"tied between": tied}
 
 
 @_of_pairs
@@ -207,7 +200,7 @@ def power(comparison: Comparison, pair: Pair) -> dict[str, Any]:
 
 def only_one(comparison: Comparison) -> pd.DataFrame:
     """How many problems each system alone solves, and how many it alone fails."""
-    solved = np.array([system.solved for system in comparison.systems])
+    solved = comparison.solved
     others = solved.sum(axis=0) - solved  # of each system: how many of the others solve a problem
     counts = {
         "solves": solved.sum(axis=1),
@@ -219,22 +212,14 @@ def only_one(comparison: Comparison) -> pd.DataFrame:
 
 def solved_by_one(comparison: Comparison) -> pd.DataFrame:
     """Every problem that one system alone solves: who, the gold answer, what each read, and the question."""
+    systems = comparison.systems
     rows = [
-        {"problem": problem.id, "solved by": system.name, "gold": str(problem.answer)}
-        | {f"{other.name} read": _read_as(other, row) for other in comparison.systems}
-        | {"question": problem.question}
-        for place, system in enumerate(comparison.systems)
-        for problem, row in alone(comparison, place)
+        (problem.id, system.name, str(problem.answer), *(_read_as(each, row) for each in systems), problem.question)
+        for place, system in enumerate(systems)
+        for problem, row in comparison.alone(place)
     ]
-    columns = ["problem", "solved by", "gold", *(f"{system.name} read" for system in comparison.systems), "question"]
+    columns = ["problem", "solved by", "gold", *(f"{system.name} read" for system in systems), "question"]
     return pd.DataFrame(rows, columns=columns).set_index("problem")
-
-
-def alone(comparison: Comparison, place: int) -> Iterator[tuple[Problem, int]]:
-    """The problems that the system at ``place`` alone solves, each with its row."""
-    solved = np.array([system.solved for system in comparison.systems])
-    for row in np.nonzero(solved[place] & (solved.sum(axis=0) == 1))[0]:
-        yield comparison.problems[row], int(row)
 
 
 def _read_as(system: System, row: int) -> str:

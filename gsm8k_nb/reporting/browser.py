@@ -10,7 +10,6 @@ script element, or act on a reader's screen, is spelt so that it cannot, see ``s
 """
 
 import json
-from collections import defaultdict
 from typing import Any
 
 from gsm8k_nb.answers.calculator import without_annotations
@@ -36,18 +35,24 @@ def browser_data(results: Results, budget: int = BUDGET) -> dict[str, Any]:
     out, so that problems keep alike many. ``cut`` and ``left_out`` count the samples that either befell.
     """
     samples = _samples(results)
-    cut = sum(map(_cut, samples.values())) if sum(map(_size, samples.values())) > budget else 0
-    kept: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for problem_id, index in sorted(samples, key=lambda key: key[1]):  # stable: in the problems' order at each index
-        budget -= _size(samples[problem_id, index])
+    fits = sum(map(_size, samples.values())) <= budget
+    long = [] if fits else [sample for sample in samples.values() if len(sample["text"]) > CUT_AT]
+    for sample in long:
+        text, half = sample["text"], CUT_AT // 2
+        note = f"[{len(text) - CUT_AT:,} characters are left out here: the whole text is in samples.jsonl]"
+        sample["text"] = f"{text[:half]}\n\n{note}\n\n{text[-half:]}"
+    kept: dict[str, list[dict[str, Any]]] = {problem.id: [] for problem in results.problems}
+    by_index = sorted(samples.items(), key=lambda item: item[0][1])  # stable: in the problems' order at each index
+    for (problem_id, _), sample in by_index:
+        budget -= _size(sample)
         if budget >= 0:
-            kept[problem_id].append(samples[problem_id, index])
+            kept[problem_id].append(sample)
     return {
         "rules": list(results.metrics["rules"]),
         "headline": results.headline_rule,
         "samples": len(samples),
         "left_out": len(samples) - sum(map(len, kept.values())),
-        "cut": cut,
+        "cut": len(long),
         "problems": [_problem(problem) | {"samples": kept[problem.id]} for problem in results.problems],
     }
 
@@ -61,38 +66,22 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 def _samples(results: Results) -> dict[tuple[str, int], dict[str, Any]]:
     """The samples by (problem id, index), each with what every rule read and its verdict, in the rules' order."""
-    frame = results.frame.astype(object).where(results.frame.notna(), None)
-    samples = {}
-    for rule in results.metrics["rules"]:
-        for row in frame[frame["rule"] == rule].itertuples():
-            key = (row.problem_id, row.sample_index)
-            if key not in samples:
-                about = {"finish": row.finish_reason, "error": row.error}
-                about = {name: visible(str(value)) for name, value in about.items() if value is not None}
-                tokens = {} if row.completion_tokens is None else {"tokens": int(row.completion_tokens)}
-                sample = {"i": row.sample_index, "text": _whole(row), **about, **tokens}
-                samples[key] = sample | {"read": [], "right": ""}
-            long = row.predicted is not None and len(row.predicted) > READ_AT_MOST
-            samples[key]["read"].append(f"{row.predicted[: READ_AT_MOST - 1]}…" if long else row.predicted)
-            samples[key]["right"] += "-" if row.correct is None else "01"[bool(row.correct)]
+    samples: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in results.frame.astype(object).where(results.frame.notna(), None).itertuples():
+        sample = samples.setdefault((row.problem_id, row.sample_index), {})
+        if not sample:
+            about = {"finish": row.finish_reason, "error": row.error}
+            sample |= {"i": row.sample_index, "text": visible(row.text or "")}
+            sample |= {name: visible(str(value)) for name, value in about.items() if value is not None}
+            sample |= {} if row.completion_tokens is None else {"tokens": int(row.completion_tokens)}
+            sample |= {"read": [], "right": ""}
+            if row.reasoning:
+                sample["text"] = f"[reasoning]\n{visible(row.reasoning)}\n[text]\n{sample['text']}"
+        long = row.predicted is not None and len(row.predicted) > READ_AT_MOST
+        sample["read"].append(f"{row.predicted[: READ_AT_MOST - 1]}…" if long else row.predicted)
+        sample["right"] += "-" if row.correct is None else "01"[bool(row.correct)]
     return samples
-
-
-def _whole(row: Any) -> str:
-    """A completion as it is shown, its reasoning first where it has any."""
-    text = visible(row.text or "")
-    return f"[reasoning]\n{visible(row.reasoning)}\n[text]\n{text}" if row.reasoning else text
 
 
 def _size(sample: dict[str, Any]) -> int:
     return len(script_json(sample).encode())
-
-
-def _cut(sample: dict[str, Any]) -> bool:
-    """Take the middle out of a text longer than ``CUT_AT``, and say so in its place; whether it was."""
-    text, half = sample["text"], CUT_AT // 2
-    if len(text) <= CUT_AT:
-        return False
-    note = f"[{len(text) - CUT_AT:,} characters are left out here: the whole text is in samples.jsonl]"
-    sample["text"] = f"{text[:half]}\n\n{note}\n\n{text[-half:]}"
-    return True

@@ -110,10 +110,10 @@ def markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible(text).split()))
 
 
-def markdown_table(table: pd.DataFrame, align: str, strong: np.ndarray) -> str:
+def markdown_table(table: pd.DataFrame, align: str, strong: np.ndarray | None) -> str:
     """A flat table in GitHub's Markdown, aligned and with bold cells as in `latex_tabular`."""
     cells = _escaped(table, lambda cell: markdown(str(cell)))
-    cells = cells.mask(strong, "**" + cells + "**")
+    cells = cells if strong is None else cells.mask(strong, "**" + cells + "**")
     sides = [{"l": "left", "r": "right", "c": "center"}[letter] for letter in align]
     return cells.to_markdown(index=False, disable_numparse=True, colalign=sides)
 

@@ -8,16 +8,13 @@ import base64
 import hashlib
 import json
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import pandas as pd
 from IPython.display import HTML
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
@@ -26,7 +23,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.places import own_asset
 from gsm8k_nb.reporting import browser, failure, figures, html, tables
 from gsm8k_nb.reporting.files import csv_text, figure_bytes, save_figure, save_table
-from gsm8k_nb.reporting.html import escape, folded, preformatted, table_html, texts
+from gsm8k_nb.reporting.html import block, table_html, texts
 from gsm8k_nb.reporting.html import show_figure as show_figure
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Results
@@ -34,18 +31,6 @@ from gsm8k_nb.summary import Results
 N_EXAMPLES = 3
 RUN_FILES = ("metrics.json", "samples.jsonl", "scores.jsonl", "manifest.json")  # beside it, to be opened
 LARGEST_COPY = 8_000_000  # bytes of a report that an output of a notebook may hold
-PRINTERS = own_asset("printers.txt").splitlines()  # commands, and where macOS and Windows keep them off the PATH
-PRINT_SECONDS = 120  # a report of the largest size prints in a few
-
-REPEAT = """\
-# params.yaml
-{}
-
-papermill notebooks/eval.ipynb out.ipynb -f params.yaml
-
-# Run {}, gsm8k_nb {}. Versions, hashes and seeds: manifest.json.
-# Cite: Cobbe et al. 2021, Training Verifiers to Solve Math Word Problems, arXiv:2110.14168;
-# and gsm8k_nb by its CITATION.cff."""
 
 FIGURES = {
     "accuracy_by_steps": (figures.accuracy_by_steps, "Accuracy with intervals against the number of solution steps"),
@@ -56,10 +41,6 @@ TABLES = (
     tables.accuracy, tables.health, tables.by_steps, tables.rules_crossed, tables.by_rule, tables.disagreements,
     tables.error_kinds,
 )  # fmt: skip
-
-
-class PrintError(RuntimeError):
-    """The page could not be printed: the message says what to do."""
 
 
 def save(results: Results) -> Path:
@@ -112,9 +93,7 @@ def svg(figure: Figure, name: str) -> str:
 def show_parameters(config: RunConfig) -> HTML:
     """The parameters that differ from their defaults; all the others folded away."""
     table = tables.parameters(config)
-    changed, rest = (table[table["changed"] == mark].drop(columns="changed") for mark in ("*", ""))
-    block = table_html(changed) if len(changed) else "<p>Every parameter has its default.</p>"
-    return HTML(block + folded(f"The other {len(rest)} parameters, as they are by default", table_html(rest)))
+    return block("parameters", *(table[table["changed"] == mark].drop(columns="changed") for mark in ("*", "")))
 
 
 def show_saved(page: Path) -> HTML:
@@ -122,22 +101,17 @@ def show_saved(page: Path) -> HTML:
 
     JupyterLab opens nothing outside the folder in which it was started: from there the copy is the way to it.
     """
-    path = Path(os.path.relpath(page))
-    links = []
+    path, places, copy = Path(os.path.relpath(page)), {}, ""
     if "JPY_SESSION_NAME" in os.environ:  # set by Jupyter's server, whose kernels work in the notebook's folder
         places = {name: quote(path.with_name(name).as_posix()) for name in (page.name, *RUN_FILES)}
-        links = [f'<a href="{place}" target="_blank">{name}</a>' for name, place in places.items()]
         if page.stat().st_size <= LARGEST_COPY:
-            data = base64.b64encode(page.read_bytes()).decode()
-            links.append(f'<a download="report.html" href="data:text/html;base64,{data}">save a copy</a>')
-    return HTML(f"<p>Report: <code>{escape(path.as_posix())}</code></p><p>{' &middot; '.join(links)}</p>")
+            copy = base64.b64encode(page.read_bytes()).decode()
+    return block("saved", path.as_posix(), places, copy)
 
 
 def show_headline(results: Results) -> HTML:
     """The headline, with the run's warnings above everything else that it says."""
-    lines = "".join(f"<li>{escape(line)}</li>" for line in tables.warnings(results))
-    notes = f"<p><b>Before you quote it:</b></p><ul>{lines}</ul>" if lines else "<p>No warnings.</p>"
-    return HTML(f"<p><code style='font-size: 1.2em'>{escape(results.headline)}</code></p>{notes}")
+    return block("headline", results.headline, tables.warnings(results))
 
 
 def show_prompt(run: Run) -> HTML:
@@ -148,18 +122,9 @@ def show_prompt(run: Run) -> HTML:
 
 def show_examples(results: Results, correct: bool, n: int = N_EXAMPLES) -> HTML:
     """The first ``n`` right or wrong samples under the headline rule, each in full: question, gold, completion."""
-    problems, rows = {problem.id: problem for problem in results.problems}, results.of_rule()
-    titled = []
-    for row in rows[rows["correct"].map(lambda verdict: verdict is correct)].head(n).itertuples():
-        problem, read = problems[row.problem_id], row.predicted if isinstance(row.predicted, str) else "no number"
-        end = row.finish_reason or "finish not recorded"
-        titled += [
-            (f"{problem.id}, sample {row.sample_index}: {'right' if correct else 'wrong'}", problem.question),
-            ("Gold solution", problem.solution),
-            *([("Reasoning, which no rule reads", row.reasoning)] if isinstance(row.reasoning, str) else []),
-            (f"Completion ({end}); read as {read}, gold {row.gold}", row.text),
-        ]
-    return texts(titled, "There is none.")
+    rows, problems = results.of_rule(), {problem.id: problem for problem in results.problems}
+    shown = rows[rows["correct"].map(lambda verdict: verdict is correct)].head(n)
+    return block("examples", list(shown.itertuples()), problems, "right" if correct else "wrong")
 
 
 def show_disagreements(results: Results, a: str = "strict", b: str = "flexible", n: int = N_EXAMPLES) -> HTML:
@@ -171,24 +136,21 @@ def show_disagreements(results: Results, a: str = "strict", b: str = "flexible",
     apart = samples[right[a] != right[b]]
     if apart.empty:
         return texts([], f"{a} and {b} agree on every completion that was scored.")
-    ids = [f"{problem}/{index}" for problem, index in apart.index]
-    shown = zip(ids, apart[[a, b, "gold", "text"]].itertuples(index=False, name=None), strict=True)
-    titled = [
-        (f"{name}: {a} read {of_a}, {b} read {of_b}, gold {gold}", text) for name, (of_a, of_b, gold, text) in shown
-    ]
-    return HTML(f"<p>{escape(f'{len(ids)} completions: ' + ', '.join(ids))}</p>{texts(titled[:n]).data}")
+    names, shown = [f"{problem}/{index}" for problem, index in apart.index], apart[[a, b, "gold", "text"]].head(n)
+    return block("disagreements", names, a, b, list(shown.itertuples(index=False, name=None)))
 
 
 def how_to_repeat(results: Results) -> HTML:
     """The command that makes this run again, and how to cite what it rests on."""
-    return HTML(preformatted(repeat_text(results)))
+    return block("whole", repeat_text(results))
 
 
 def repeat_text(results: Results) -> str:
     """Commands and references as plain text; only parameters that differ from the defaults are written out."""
     changed = results.config.model_dump(exclude_defaults=True)
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in changed.items()]  # JSON is YAML
-    return REPEAT.format("\n".join(lines) or "{}", results.run.folder.name, __version__)
+    values = {"run_id": results.run.folder.name, "version": __version__}
+    return Template(own_asset("repeat.txt.jinja")).render(parameters="\n".join(lines) or "{}", **values)
 
 
 def render_html(
@@ -226,37 +188,3 @@ def render_html(
         data=browser.script_json(samples),
         script=script,
     )
-
-
-def print_pdf(page: Path) -> Path:
-    """Print an HTML file to a PDF beside it, by this machine's browser. PrintError where that cannot be."""
-    program = printer()
-    if program is None:
-        raise PrintError(
-            f"a PDF needs Chromium, Chrome or Edge, and none of {', '.join(PRINTERS[:7])} is on the PATH: install one "
-            f"(Debian: apt install chromium; macOS: brew install --cask chromium), or print {page} by hand"
-        )
-    made = page.with_suffix(".pdf").resolve()
-    made.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        printing = ["--no-pdf-header-footer", f"--print-to-pdf={made}", page.resolve().as_uri()]
-        command = [program, *headless(profile), *printing]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PRINT_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise PrintError(f"{program} did not print {page}: {error}") from error
-    if done.returncode or not made.exists():
-        raise PrintError(f"{program} did not print {page} (exit status {done.returncode}): {done.stderr[-500:]}")
-    return made
-
-
-def printer() -> str | None:
-    """The path of a browser that prints; None where there is none."""
-    return next(filter(None, map(shutil.which, PRINTERS)), None)
-
-
-def headless(profile: str) -> list[str]:
-    """Arguments for a browser without a window, with a profile of its own in the folder ``profile``."""
-    # Chromium refuses to start as root, as in many containers, unless its sandbox is off.
-    root = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
-    return ["--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}", *root]

@@ -37,26 +37,21 @@ def beside(metrics: Metrics | dict[str, Any], model: str) -> pd.DataFrame:
     not judged. Rows of another protocol are not shown. Rows of the run's own model come first, then by their place in
     the file: never by accuracy. Empty for anything but a complete run of the official test split.
     """
-    if not metrics["dataset"]["complete"]:
-        return pd.DataFrame(columns=COLUMNS)
     rows = []
-    for values in measured(metrics):
-        low, high = values["interval"]
-        own, interval = f"{values['accuracy']:.2f}", f"{low:.2f} to {high:.2f}"
+    for values in measured(metrics) if metrics["dataset"]["complete"] else ():
+        accuracy, low, high = (100 * share for share in values["accuracy"])
         for row in load().to_dict("records"):
-            same_model = _plain(row["model"]) == _plain(short_name(model))
+            same_model, published = _plain(row["model"]) == _plain(short_name(model)), float(row["accuracy"])
             unstated = unstated_fields(values, row)
             if unstated is None or (unstated and not same_model):
                 continue
-            accuracy, source = float(row["accuracy"]), f"{row['source']} ({row['year']})"
+            outside = f"outside the interval, {'above' if published > high else 'below'}"
+            verdict = "inside the interval" if low <= published <= high else outside
             if unstated:
                 verdict = f"protocol not stated ({', '.join(unstated)})"
-            elif low <= accuracy <= high:
-                verdict = "inside the interval"
-            else:
-                verdict = f"outside the interval, {'above' if accuracy > high else 'below'}"
             stated = (row["model"], "yes" if same_model else "", row["prompt"], row["metric"], row["accuracy"])
-            rows.append((*stated, own, interval, verdict, source))
+            own = (f"{accuracy:.2f}", f"{low:.2f} to {high:.2f}")
+            rows.append((*stated, *own, verdict, f"{row['source']} ({row['year']})"))
     table = pd.DataFrame(rows, columns=COLUMNS)
     return table.sort_values("same model", ascending=False, kind="stable").reset_index(drop=True)
 
@@ -64,26 +59,23 @@ def beside(metrics: Metrics | dict[str, Any], model: str) -> pd.DataFrame:
 def measured(metrics: Metrics | dict[str, Any]) -> list[dict[str, Any]]:
     """What a run measured that a published row may state too: its accuracy, and maj@N of its N samples.
 
-    Each with the protocol fields as text, ``accuracy`` in percent and its ``interval``.
+    Each with the protocol fields as text, and ``accuracy``: the share and the ends of its interval.
     """
     protocol = metrics["protocol"]
-    rule = metrics["rules"][protocol["headline_rule"]]
-    form = FORMATS.get(protocol["prompt"])
-    exemplars, method = (form and form.family) or (None, None)
     known = {name: protocol.get(name) for name in ("shots", "n_samples", "temperature", "top_k")}
-    known |= {"exemplars": exemplars, "method": method}
-    # A temperature makes top-k matter, where None then means that all tokens were open; a greedy run has no top-k.
-    known["top_k"] = "none" if known["temperature"] and known["top_k"] is None else known["top_k"]
-    fields = {name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-              for name, value in known.items()}  # fmt: skip
-    pairs = [(protocol["metric"], rule["accuracy"], (rule["ci_low"], rule["ci_high"]))]
-    n = str(protocol["n_samples"])
+    form = FORMATS.get(protocol["prompt"])
+    known["exemplars"], known["method"] = (form and form.family) or (None, None)
+    if known["temperature"] and known["top_k"] is None:
+        known["top_k"] = "none"  # a temperature makes top-k matter: all tokens were open; a greedy run has no top-k
+    fields = {
+        name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in known.items()
+    }
+    rule, n = metrics["rules"][protocol["headline_rule"]], str(protocol["n_samples"])
+    made = {protocol["metric"]: (rule["accuracy"], rule["ci_low"], rule["ci_high"])}
     if n in metrics["maj_at_k"]:
-        pairs.append((f"maj@{n}", metrics["maj_at_k"][n], metrics["intervals_at_k"]["maj_at_k"][n]))
-    return [
-        fields | {"metric": metric, "accuracy": 100 * share, "interval": (100 * ends[0], 100 * ends[1])}
-        for metric, share, ends in pairs
-    ]
+        made[f"maj@{n}"] = (metrics["maj_at_k"][n], *metrics["intervals_at_k"]["maj_at_k"][n])
+    return [fields | {"metric": metric, "accuracy": shares} for metric, shares in made.items()]
 
 
 def unstated_fields(values: dict[str, Any], row: dict[str, str]) -> list[str] | None:

@@ -5,21 +5,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Template
 
 from gsm8k_nb import metrics, mistakes, summary
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
-from gsm8k_nb.places import own_table
+from gsm8k_nb.places import own_asset, own_table
 from gsm8k_nb.prompts import PromptFormat
+from gsm8k_nb.protocol import Source, made_by
 from gsm8k_nb.reporting import or_failure, published
-from gsm8k_nb.reporting.making import facts
-from gsm8k_nb.reporting.making import made_with as made_with
+from gsm8k_nb.runs import Run
 from gsm8k_nb.sampling import Sampled
 from gsm8k_nb.sampling.costs import Plan
 from gsm8k_nb.scoring import DEFAULT_RULES
 from gsm8k_nb.summary import WARN_ABOVE, Results
-from gsm8k_nb.texts import interval, percent
+from gsm8k_nb.texts import interval, one_line, percent
 
 
 def show_in_full() -> None:
@@ -92,6 +93,49 @@ def plan(asked: Plan) -> pd.DataFrame:
     return facts(values)
 
 
+def made_with(run: Run) -> pd.DataFrame:
+    """How the samples came about, from the manifest: engine, code, machine, sessions.
+
+    Of samples that others made it says where they came from: when, where and by which packages they were read in here
+    is no fact about them.
+    """
+    manifest = run.read_json("manifest.json")
+    engine = {name: value for name, value in manifest.get("engine", {}).items() if name not in _NO_FACTS}
+    if run.read_json("config.json").get("sampler") == "replay":
+        known = {"engine": "replay", "made": "elsewhere; what is not stated here, only the source can say"}
+        return facts(known | {"source": "not recorded"} | (source_of(run).inputs.log or {}) | engine)
+    environment, sessions = manifest.get("environment", {}), manifest.get("sessions", [])
+    tokens = [f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items() if count]
+    spans = [f"{span['started']} to {span.get('ended') or 'an end that was not recorded'}" for span in sessions]
+    machine = "{platform}, {cores} cores".format(**environment) if environment else "not recorded"
+    made = {"machine": machine, "tokens": ", ".join(tokens) or "not recorded", "sampled (UTC)": "; ".join(spans)}
+    return facts(engine | code_of(environment) | made)
+
+
+def code_of(environment: dict[str, Any]) -> dict[str, Any]:
+    """Commit, Python and packages of a manifest's environment."""
+    git = environment.get("git") or {}
+    commit = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
+    return {"git commit": commit, "python": environment.get("python"), "packages": environment.get("packages")}
+
+
+def source_of(run: Run) -> Source:
+    """Who made a run's texts, as `made_by` says it."""
+    return made_by(RunConfig.stored(run.read_json("config.json")), run.inputs())
+
+
+def facts(values: dict[str, Any]) -> pd.DataFrame:
+    """A two-column table of named facts; what is not known has no row."""
+    known = {name.replace("_", " "): _plain(value) for name, value in values.items() if value not in (None, "", [], {})}
+    return pd.DataFrame({"value": known})
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items() if each is not None)
+    return ", ".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
+
+
 @or_failure
 def accuracy(results: Results) -> pd.DataFrame:
     """Accuracy under strict, flexible and the headline's rule, in percent, with its interval and how that was made."""
@@ -112,9 +156,9 @@ def _rules(results: Results) -> pd.DataFrame:
             "rule": name,
             "right": values["correct"],
             "of": values["n"],
-            "accuracy %": _percent(values["accuracy"]),
-            _level(results): _interval(values["ci_low"], values["ci_high"]),
-            "standard error": _percent(values["standard_error"]),
+            "accuracy %": percent(values["accuracy"]),
+            _level(results): interval(values["ci_low"], values["ci_high"]),
+            "standard error": percent(values["standard_error"]),
             "no number": values["no_answer"],
             "method": values["interval"],
             "how it reads": RULES[name].description,
@@ -132,8 +176,7 @@ def _level(results: Results) -> str:
 def disagreements(results: Results) -> pd.DataFrame:
     """The extractor matrix: on how many completions each pair of rules gives another verdict."""
     verdict = verdict_by_rule(results)
-    counts = {a: {b: int((verdict[a] != verdict[b]).sum()) for b in verdict} for a in verdict}
-    return pd.DataFrame(counts, index=list(verdict)).rename_axis("rule")
+    return pd.DataFrame({rule: verdict.ne(verdict[rule], axis=0).sum() for rule in verdict}).rename_axis("rule")
 
 
 @or_failure
@@ -160,7 +203,7 @@ def verdict_by_rule(results: Results) -> pd.DataFrame:
 def error_kinds(results: Results) -> pd.DataFrame:
     """What is wrong in the wrong answers, as far as a program can tell: counts, examples and measured precision."""
     table = mistakes.error_table(results.errors)
-    table["share"] = table["share"].map(_percent)
+    table["share"] = table["share"].map(percent)
     return table.rename(columns={"share": "share %", "precision": "labels right when checked"}).set_index("kind")
 
 
@@ -171,9 +214,8 @@ def rules_crossed(results: Results) -> pd.DataFrame:
         results.of_rule(rule).set_index(SAMPLE)["correct"].map({True: f"{rule} right", False: f"{rule} wrong"})
         for rule in ("strict", "flexible")
     )
-    counts = pd.crosstab(strict, flexible).reindex(["strict right", "strict wrong"], fill_value=0)
-    counts = counts.reindex(columns=["flexible right", "flexible wrong"], fill_value=0)
-    return counts.rename_axis(index="samples", columns=None)
+    sides = {"index": ["strict right", "strict wrong"], "columns": ["flexible right", "flexible wrong"]}
+    return pd.crosstab(strict, flexible).reindex(**sides, fill_value=0).rename_axis(index="samples", columns=None)
 
 
 @or_failure
@@ -199,7 +241,7 @@ def _checks(results: Results) -> list[dict[str, Any]]:
 def by_steps(results: Results) -> pd.DataFrame:
     """Accuracy under the headline rule by the number of steps of the gold solution, with intervals."""
     rows = [
-        (row.steps, row.problems, _percent(row.accuracy), _interval(row.low, row.high))
+        (row.steps, row.problems, percent(row.accuracy), interval(row.low, row.high))
         for row in summary.by_steps(results).itertuples()
     ]
     return pd.DataFrame(rows, columns=["steps", "problems", "accuracy %", _level(results)]).set_index("steps")
@@ -208,9 +250,9 @@ def by_steps(results: Results) -> pd.DataFrame:
 @or_failure
 def by_tokens(results: Results) -> pd.DataFrame:
     """Accuracy by the tokens that each completion may spend, made from the texts that are there; in percent."""
-    table = 100 * summary.by_tokens(results).set_index("tokens")
+    table = summary.by_tokens(results).set_index("tokens")
     table.columns = ["finished", "none of the others right", "all of the others right", "right of the finished"]
-    return table.map(lambda share: "" if np.isnan(share) else f"{share:.2f}").add_suffix(" %")
+    return table.map(percent).add_suffix(" %")
 
 
 @or_failure
@@ -228,8 +270,8 @@ def at_k(results: Results) -> pd.DataFrame:
     ends, columns = results.metrics["intervals_at_k"], {}
     index = pd.Index([int(k) for k in ends.get("pass_at_k", {})], name="k")
     for name, title in (("pass_at_k", "pass@k"), ("maj_at_k", "maj@k"), ("pass_hat_k", "pass^k")):
-        columns[f"{title} %"] = [_percent(results.metrics[name].get(str(k))) for k in index]
-        columns[f"{title} interval"] = [_interval(*ends[name].get(str(k), (None, None))) for k in index]
+        columns[f"{title} %"] = [percent(results.metrics[name].get(str(k))) for k in index]
+        columns[f"{title} interval"] = [interval(*ends[name].get(str(k), (None, None))) for k in index]
     return pd.DataFrame(columns, index=index)
 
 
@@ -241,41 +283,21 @@ def beside_published(results: Results) -> pd.DataFrame:
 
 def warnings(results: Results) -> list[str]:
     """One plain sentence for each fault of the run that a reader must know before the accuracy."""
-    lines = [
-        f"{row['check']}: {row['samples']} samples ({row['share']}), {row['note']}"
-        for row in _checks(results)
-        if row["note"].startswith("above")
-    ]
-    for rule, rows in results.frame.dropna(subset=["failure"]).groupby("rule", sort=False):
-        first = rows.iloc[0]
-        lines.append(
-            f"The rule {rule} failed on {len(rows)} samples, read as no answer; the first is {first['problem_id']}, "
-            f"sample {first['sample_index']}: {first['failure']}"
-        )
+    failures = results.frame.dropna(subset=["failure"]).groupby("rule", sort=False)
     verdicts = summary.verdicts(results.of_rule(), results.config.n_samples)
-    if failed := int(np.isnan(verdicts).sum()):
-        worst, best = metrics.bounds(verdicts)
-        lines.append(
-            f"Problems with a failed request are left out. Over all {verdicts.size} samples the accuracy is between "
-            f"{_percent(worst)}% and {_percent(best)}%, counting the {failed} failed ones wrong or right."
-        )
-    if not results.metrics["dataset"]["complete"]:
-        lines.append("This is not a complete run of the official test split; do not quote it as a GSM8K result.")
-    share = results.metrics["health"]["identical_problems"]
-    if share is not None and share > 0.5:
-        lines.append(
-            f"All samples are byte-identical in {share:.0%} of the problems: pass@k and maj@k say no more than one."
-        )
-    return lines
+    said = Template(own_asset("warnings.jinja")).render(
+        metrics=results.metrics,
+        checks=_checks(results),
+        failures=[(rule, len(rows), rows.iloc[0]) for rule, rows in failures],
+        verdicts=verdicts,
+        n_failed=np.isnan(verdicts).sum(),
+        bounds=metrics.bounds(verdicts),
+        percent=percent,
+        one_line=one_line,
+    )
+    return [one_line(line) for line in said.split("\n\n") if line.strip()]
 
 
 SAMPLE = ["problem_id", "sample_index"]  # what names one completion
+_NO_FACTS = ("source_config", "stored", "stated")  # of an engine: stated elsewhere
 _CHECKS = own_table("health.toml")  # by name: its key in metrics.json, and what to do about it
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else percent(share)
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else interval(low, high)

@@ -17,7 +17,8 @@ from gsm8k_nb.comparing import paper, tables
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.config.comparison import CompareConfig
 from gsm8k_nb.records import Problem
-from gsm8k_nb.reporting import files, making
+from gsm8k_nb.reporting import files
+from gsm8k_nb.reporting import tables as of_run
 from gsm8k_nb.runs import Run
 
 from ..conftest import ROOT, write_jsonl
@@ -227,7 +228,7 @@ def test_a_killed_session_has_no_end(tmp_path, last):
     sessions = [*MADE["sessions"], {"started": "2026-01-03T00:00:00+00:00"} | last]
     folder = own_run(tmp_path, sessions=sessions)
     assert "2026-01-03T00:00:00+00:00 to an end that was not recorded" in statement_of(folder)
-    assert "an end that was not recorded" in making.made_with(Run(folder)).loc["sampled (UTC)", "value"]
+    assert "an end that was not recorded" in of_run.made_with(Run(folder)).loc["sampled (UTC)", "value"]
 
 
 @pytest.mark.parametrize("part", ["engine", "environment", "sessions", "tokens"])
@@ -244,7 +245,7 @@ def test_samples_of_others_are_not_said_to_be_made_here(replay_config):
     text = statement_of(str(results.run.folder))
     samples, comparison = text.split("Comparison:")
     for foreign in ("Plan9", "torch", "2026-01-02", "3.12.1", "0123456789ab", "seed"):
-        assert foreign not in samples and foreign not in str(making.made_with(results.run)), foreign
+        assert foreign not in samples and foreign not in str(of_run.made_with(results.run)), foreign
     digest = hashlib.sha256(Path(replay_config.replay_path).read_bytes()).hexdigest()
     assert "source samples.jsonl" in samples and digest in samples and "made elsewhere" in samples
 

@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from gsm8k_nb import texts
 from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import RunConfig
-from gsm8k_nb.reporting import browser, figures, or_failure, tables
+from gsm8k_nb.reporting import browser, figures, html, or_failure, printing, tables
 from gsm8k_nb.reporting import page as report
-from gsm8k_nb.reporting.html import preformatted
 from gsm8k_nb.scoring import steps
 
 from ..samplers.test_replay import evaluate
@@ -71,11 +70,11 @@ def test_texts_are_shown_as_their_examples_say():
 def test_model_text_is_text(hostile):
     page = report.save(hostile).read_text()
     shown = report.show_examples(hostile, correct=False, n=4).data
-    for html in (page, shown):
-        assert "<script>alert" not in html and "<img src=x" not in html and "<!--" not in html
-        assert "&lt;script&gt;alert(1)" in html
-        assert "\x1b" not in html and "\x00" not in html and "␛[31mred" in html
-        assert "\u202e" not in html and "[U+D800] [U+202E]gnp" in html
+    for markup in (page, shown):
+        assert "<script>alert" not in markup and "<img src=x" not in markup and "<!--" not in markup
+        assert "&lt;script&gt;alert(1)" in markup
+        assert "\x1b" not in markup and "\x00" not in markup and "␛[31mred" in markup
+        assert "\u202e" not in markup and "[U+D800] [U+202E]gnp" in markup
     assert "$\\frac" not in shown  # MathJax finds no dollar to start from
 
 
@@ -131,7 +130,7 @@ def test_long_texts_are_whole(problems, tmp_path):
     results = results_of(problems, [[long]] * 4, tmp_path)
     assert long in report.show_examples(results, correct=False).data
     assert long in report.save(results).read_text()
-    folded = preformatted("x" * 1_000_000)
+    folded = html.texts([("", "x" * 1_000_000)]).data
     assert folded.count("x") == 1_000_000 + folded.count("exp") and "The other 980,000 characters" in folded
 
 
@@ -192,9 +191,9 @@ def test_command_line_prints_headline_and_path(replay_config, tmp_path, capsys):
 
 
 def test_a_pdf_without_chromium_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "PRINTERS", ("no-such-browser",))
-    with pytest.raises(report.PrintError, match="apt install chromium"):
-        report.print_pdf(tmp_path / "report.html")
+    monkeypatch.setattr(printing, "PRINTERS", ("no-such-browser",))
+    with pytest.raises(printing.PrintError, match="apt install chromium"):
+        printing.print_pdf(tmp_path / "report.html")
 
 
 def test_rules_that_agree_everywhere_are_said_to(problems, tmp_path):

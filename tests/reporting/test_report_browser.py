@@ -17,7 +17,7 @@ from gsm8k_nb.__main__ import main
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Problem
 from gsm8k_nb.reporting import page as report
-from gsm8k_nb.reporting import tables
+from gsm8k_nb.reporting import printing, tables
 
 from ..conftest import write_jsonl
 from ..samplers.test_replay import evaluate
@@ -41,7 +41,7 @@ class Tab:
         self.into, to_write = os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4.
         line = f'exec "$@" 3<&{to_read} 4>&{to_write}'
-        command = ["bash", "-c", line, "bash", report.printer(), *report.headless(str(profile))]
+        command = ["bash", "-c", line, "bash", printing.printer(), *printing.headless(str(profile))]
         self.process = subprocess.Popen(
             [*command, "--remote-debugging-pipe", "about:blank"],
             pass_fds=(to_read, to_write),
@@ -103,8 +103,8 @@ class Tab:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory):
-    if report.printer() is None:
-        pytest.skip(f"no Chromium: none of {', '.join(report.PRINTERS)} is on the PATH")
+    if printing.printer() is None:
+        pytest.skip(f"no Chromium: none of {', '.join(printing.PRINTERS)} is on the PATH")
     tab = Tab(tmp_path_factory.mktemp("profile"))
     tab.call("Network.enable")
     tab.call("Network.setBlockedURLs", urls=["http://*", "https://*"])  # what an exported notebook asks for
