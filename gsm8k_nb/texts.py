@@ -80,7 +80,9 @@ def percent(share: float | None, places: int = 2) -> str:
 
 def interval(low: float | None, high: float | None) -> str:
     """An interval of shares in percent or points: ``1.52 to 7.13``; empty where there is none."""
-    return "" if low is None or high is None else f"{points(low, sign=False)} to {points(high, sign=False)}"
+    if low is None or high is None or np.isnan(low):
+        return ""
+    return f"{points(low, sign=False)} to {points(high, sign=False)}"
 
 
 def _unlike(value: float, ends: tuple[int, ...], places: int, sign: str) -> str:

@@ -14,6 +14,7 @@ from gsm8k_nb import stats
 from gsm8k_nb.comparing.pairs import Comparison, Pair
 from gsm8k_nb.comparing.read import System, fields, stated
 from gsm8k_nb.reporting import published
+from gsm8k_nb.reporting import tables as of_run
 from gsm8k_nb.summary import by_each_rule
 from gsm8k_nb.texts import interval, p_number, p_value, percent, points
 
@@ -91,10 +92,7 @@ def accuracy_numbers(comparison: Comparison) -> pd.DataFrame:
 def accuracy(comparison: Comparison) -> pd.DataFrame:
     """Each system on the common problems: accuracy in percent, interval, and the letters of its groups."""
     numbers = accuracy_numbers(comparison)
-    table = numbers[["right", "of"]].assign(**{"accuracy %": numbers["accuracy"].map(percent)})
-    table[f"{comparison.level} interval"] = list(map(interval, numbers["low"], numbers["high"]))
-    table["standard error"] = numbers["standard_error"].map(percent)
-    return table.assign(method=numbers["interval"], group=numbers["group"])
+    return of_run.accuracy_table(numbers, f"{comparison.level} interval").assign(group=numbers["group"])
 
 
 @_of_pairs

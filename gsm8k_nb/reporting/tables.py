@@ -46,32 +46,12 @@ def parameters(config: RunConfig) -> pd.DataFrame:
 
 def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
     """Where the problems came from, and whether they are the published ones."""
-    same = "is the published one" if data.verified else "differs from the published one: unverified"
-    checked = "of the bundled file" if data.name == "classroom" else same
-    return facts(
-        {
-            "data set": f"{data.label} ({data.config}, {data.split})",
-            "source": data.source,
-            "problems": f"{n_problems} of {len(data.problems)}",
-            "sha256": f"{data.sha256[:16]}... ({checked})",
-        }
-    )
+    return _told("dataset", data, n_problems)
 
 
 def prompt(form: PromptFormat) -> pd.DataFrame:
     """The prompt format: what it asks for, what cuts it, and its exemplars."""
-    if form.name == "as_stored":
-        return facts({"prompt": "its source's: unknown here, unless the source is a run folder, which states it"})
-    return facts(
-        {
-            "prompt": form.name,
-            "source": form.source,
-            "exemplars": ", ".join(shot.id for shot in form.exemplars) or "none",
-            "stop strings (plain text only)": ", ".join(map(repr, form.stop)) or "none",
-            "answer pattern": form.answer_pattern,
-            "sha256": form.sha256[:16] + "...",
-        }
-    )
+    return _told("prompt", form)
 
 
 def sampled(done: Sampled) -> pd.DataFrame:
@@ -81,16 +61,7 @@ def sampled(done: Sampled) -> pd.DataFrame:
 
 def plan(asked: Plan) -> pd.DataFrame:
     """What is about to be asked, and what it may cost at most, before anything is sent."""
-    values: dict[str, Any] = {
-        "samples to ask for": f"{asked.samples:,}",
-        "on disk already": f"{asked.on_disk:,}",
-        "prompt tokens, about": f"{asked.prompt_tokens:,}",
-        "completion tokens, at most": f"{asked.completion_tokens:,}",
-    }
-    if asked.cost is not None:
-        estimated = f" ({asked.uncounted:,} samples estimated: not counted by the server)" if asked.uncounted else ""
-        values |= {"cost so far": f"{asked.spent:.4f}{estimated}", "further cost, at most about": f"{asked.cost:.4f}"}
-    return facts(values)
+    return _told("plan", asked)
 
 
 def made_with(run: Run) -> pd.DataFrame:
@@ -130,6 +101,12 @@ def facts(values: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({"value": known})
 
 
+def _told(name: str, *about: Any) -> pd.DataFrame:
+    """The facts of this name in ``assets/facts.jinja``."""
+    lines = getattr(Template(own_asset("facts.jinja")).module, name)(*about).strip().split("\n")
+    return facts({name: value.strip() for name, _, value in (line.partition(":") for line in lines)})
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_plain(each)}" for name, each in value.items() if each is not None)
@@ -151,21 +128,27 @@ def by_rule(results: Results) -> pd.DataFrame:
 
 
 def _rules(results: Results) -> pd.DataFrame:
-    rows = [
+    scores = pd.DataFrame.from_dict(
+        {name: dict(score) for name, score in results.metrics.rules.items()}, orient="index"
+    )
+    scores = scores.rename(columns={"correct": "right", "n": "of", "ci_low": "low", "ci_high": "high"})
+    table = accuracy_table(scores, _level(results))
+    table.insert(5, "no number", scores["no_answer"])
+    return table.assign(**{"how it reads": [RULES[name].description for name in table.index]})
+
+
+def accuracy_table(scores: pd.DataFrame, level: str) -> pd.DataFrame:
+    """Accuracies for a reader, in percent, from shares: right, of, accuracy, low, high, standard_error, interval."""
+    return pd.DataFrame(
         {
-            "rule": name,
-            "right": values["correct"],
-            "of": values["n"],
-            "accuracy %": percent(values["accuracy"]),
-            _level(results): interval(values["ci_low"], values["ci_high"]),
-            "standard error": percent(values["standard_error"]),
-            "no number": values["no_answer"],
-            "method": values["interval"],
-            "how it reads": RULES[name].description,
+            "right": scores["right"],
+            "of": scores["of"],
+            "accuracy %": scores["accuracy"].map(percent),
+            level: list(map(interval, scores["low"], scores["high"])),
+            "standard error": scores["standard_error"].map(percent),
+            "method": scores["interval"],
         }
-        for name, values in results.metrics["rules"].items()
-    ]
-    return pd.DataFrame(rows).set_index("rule")
+    )
 
 
 def _level(results: Results) -> str:
