@@ -1,12 +1,15 @@
 """Any OpenAI-compatible server (vLLM, SGLang, llama.cpp, Ollama, TGI, hosted APIs) through the official SDK.
 
-Samples are handed on twice a second, in the order in which they end. The SDK sends without its typed layer: converting
-an 8-shot prompt there takes longer than all the rest. It would retry most failures, but not a truncated body nor an
-answer without choices, so retries are made here, in one place.
+consumer's thread   takes requests from the iterable, a few ahead; hands on what has arrived, twice a second
+event loop          a task a group of requests, ``concurrency`` of them under way
+
+The SDK sends without its typed layer: converting an 8-shot prompt there takes longer than all the rest. It would retry
+most failures, but not a truncated body nor an answer without choices, so retries are made here, in one place.
 """
 
 import asyncio
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +30,7 @@ from gsm8k_nb.samplers.refusals import Failure, Refused
 from gsm8k_nb.samplers.server import OPENAI_URL, Key, listed
 
 HAND_ON_SECONDS = 0.5
+AHEAD = 64  # requests taken from the iterable before they can be sent, at most
 MAX_CHOICES = 16  # asked for in one request: saves all but a sixteenth of the prompts, and little is lost with one
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds: the first and the last of the bounds below which a wait is drawn
 LONGEST_RETRY_AFTER = 600.0  # a server that asks for more patience ends the run
@@ -59,23 +63,25 @@ class OpenAISampler:
         self.fingerprints: dict[str, None] = {}
         self.reached = self.gave_several = self.takes_others = False
         self.failed_in_a_row = 0
+        self.arrived: list[Sample] = []  # to be handed on
+        self.asked = self.answered = 0  # samples; the rest of what was asked is under way
+        self.error: Exception | None = None  # that ends the run
+        self.news = threading.Event()  # something has arrived
         self.long_waits: list[float] = []  # seconds
         self.told_until = 0.0
 
     def sample(self, requests: Iterable[Request], stop: Sequence[str]) -> Iterator[list[Sample]]:
         """Samples as they arrive. Where it is interrupted or must stop, what has arrived is handed on first."""
-        self.stop = tuple(stop)
-        crew = Crew(open_client(self.config, self.key, self.tls), self._answer, self.config.concurrency)
+        self.stop, self.arrived, self.asked, self.answered, self.error = tuple(stop), [], 0, 0, None
+        crew = Crew(open_client(self.config, self.key, self.tls), self.config.concurrency)
         try:
             yield from self._hand_on(crew, requests)
         except GeneratorExit:
             raise
         except BaseException:  # Ctrl-C too: these are paid for
             crew.stop()
-            with suppress(Exception):  # one error at a time
-                crew.collect()
-            if crew.batch:
-                yield crew.batch
+            if self.arrived:
+                yield self.arrived
             raise
         finally:
             crew.stop()
@@ -85,20 +91,35 @@ class OpenAISampler:
         groups, more = self._groups(requests), True
         heard, patience = time.monotonic(), TOLD_SILENCE
         due = heard + HAND_ON_SECONDS
-        while more or crew.out:
-            more = more and crew.take(groups, self.most_choices)
-            crew.collect(due - time.monotonic())
-            now = time.monotonic()
-            if crew.batch:
+        ahead = self.config.concurrency + min(self.config.concurrency, AHEAD)
+        while more or self.arrived or self.asked > self.answered:
+            while more and self.asked - self.answered < ahead * self.most_choices:
+                if group := next(groups, None):
+                    self.asked += len(group)
+                    crew.begin(self._answer_all, crew, group)
+                else:
+                    more = False
+            if more or self.asked > self.answered:
+                self.news.wait(max(due - time.monotonic(), 0))
+            self.news.clear()
+            if isinstance(self.error, SamplerError):  # without the other thread's frames, where headers are
+                raise SamplerError(str(self.error)) from None
+            if self.error:
+                raise self.error
+            now, n = time.monotonic(), len(self.arrived)
+            if n:
                 heard, patience = now, TOLD_SILENCE
             elif now - heard > patience:
-                _say(f"nothing has come for {patience:.0f} seconds; {crew.out} samples are under way")
+                _say(f"nothing has come for {patience:.0f} seconds; {self.asked - self.answered} samples are under way")
                 patience *= 2
-            if crew.batch and (now >= due or not (more or crew.out)):
-                ready, crew.batch = crew.batch, []  # no call before the yield, see ``collect``
-                yield ready
-            if now >= due:
+            if now >= due or not more and self.asked == self.answered:
                 due = now + HAND_ON_SECONDS
+                # Python looks for a Ctrl-C after calls and at jumps only: these statements have neither, so that a
+                # sample is in one place, never in both or none.
+                ready = self.arrived[:n]
+                del self.arrived[:n]
+                if n:
+                    yield ready
 
     def describe(self) -> dict[str, Any]:
         dropped = self.learnt.dropped
@@ -134,6 +155,19 @@ class OpenAISampler:
         return 1 if "n" in self.learnt.dropped else min(self.config.n_samples, MAX_CHOICES)
 
     # ---- in the event loop's thread
+
+    async def _answer_all(self, crew: Crew, group: list[Request]) -> None:
+        """Samples for a group, as they arrive. Nothing is asked for after an error."""
+        async with crew.slots:
+            while group and self.error is None:
+                try:
+                    made = await self._answer(crew.client, group)
+                    group = group[len(made) :]
+                    self.arrived += made
+                    self.answered += len(made)
+                except Exception as error:
+                    self.error = self.error or error  # the first counts
+                self.news.set()
 
     async def _answer(self, client: openai.AsyncOpenAI, group: list[Request]) -> list[Sample]:
         """Samples for the first of a group, at least one. SamplerError where the run must stop."""
