@@ -24,11 +24,6 @@ HUB_ID = "openai/gsm8k"
 HUB_REVISION = "740312add88f781978c0658806c59bc2815b9866"
 N_TEST = 1319
 MEND = "mend that line, or fetch the file again"
-OFFICIAL = {
-    ("main", "test"): "test.jsonl",
-    ("socratic", "test"): "test_socratic.jsonl",
-    ("main", "train"): "train.jsonl",
-}
 
 
 class DataError(ValueError):
@@ -102,7 +97,7 @@ def open_dataset(
     """A whole split: the classroom set, a JSONL file (``path``), or ``openai/gsm8k`` at the pinned revision."""
     if dataset not in ("gsm8k", "classroom"):
         raise DataError(f"dataset: unknown name {dataset!r}; known: gsm8k, classroom")
-    name = OFFICIAL.get((config, split), "")
+    name = f"{split}.jsonl" if config == "main" else f"{split}_{config}.jsonl"
     official = places.OFFICIAL_FILES.get(name)
     if dataset == "classroom":
         if path is not None:
@@ -111,7 +106,7 @@ def open_dataset(
         rows, source, digest = parse_jsonl(raw, "classroom.jsonl"), "bundled with gsm8k_nb", _sha256(raw)
         official, config, split, prefix = digest, "main", "test", "classroom"
     else:
-        prefix, source = split, path or (places.OFFICIAL + name if name and os.environ.get("GSM8K_NB_DATA") else "")
+        prefix, source = split, path or (places.OFFICIAL + name if official and os.environ.get("GSM8K_NB_DATA") else "")
         rows, digest = _file_rows(source, split) if source else _hub_rows(config, split)
         if _sha256(canonical_jsonl(rows)) == official:  # also where it is a converted copy, row for row
             digest = official

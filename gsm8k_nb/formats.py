@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
 from gsm8k_nb.places import find_path
 from gsm8k_nb.plain_yaml import PlainYamlError, line_of, read_yaml
@@ -92,13 +92,28 @@ class PromptFormat:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def check_stops(stops: Any) -> None:
-    """PromptError for stop strings that would cut ordinary text."""
+def check_stops(stops: Any) -> Any:
+    """Stop strings as they are. PromptError for one that would cut ordinary text."""
     if isinstance(stops, str):  # it would be read as one stop per character
         raise PromptError(f"stop must be a list of strings, got the text {stops!r}")
-    for stop in stops:
+    for stop in stops or ():
         if len(stop.strip()) < 2:  # "=" or a lone blank ends a text at its first equation
             raise PromptError(f"stop string {stop!r} would match ordinary text; use a whole delimiter")
+    return stops
+
+
+def _with_a_number(form: str) -> str:
+    with suppress(re.error):
+        if re.compile(pattern := ANSWER_FORMS.get(form, form)).groups:
+            return pattern
+    forms = ", ".join(map(repr, ANSWER_FORMS))
+    raise ValueError(f"must be {forms}, or a regular expression with the number in a group, got {form!r}")
+
+
+def _with_question(template: str, info: ValidationInfo) -> str:
+    if "{question}" not in template and info.data.get("exemplars") != "llama3":  # which brings its own
+        raise ValueError("must hold {question}")
+    return template
 
 
 class _Strict(BaseModel):
@@ -118,38 +133,16 @@ class _File(_Strict):
     """What a prompt file may say."""
 
     exemplars: Literal["wei", "llama3"] | _Drawn | list[_Shot] = []
-    template: str
+    template: Annotated[str, AfterValidator(_with_question)]
     system: str = ""
     cue: str = ""
     separator: str = "\n\n"
     answer_prefix: str = " "
     then: str = ""
-    stop: list[str] = []
-    answer_form: str
+    stop: Annotated[list[str], AfterValidator(check_stops)] = []
+    answer_form: Annotated[str, AfterValidator(_with_a_number)]
     source: str = "a file of one's own"
     family: tuple[str, str] | None = Field(None, strict=False)
-
-    @field_validator("template")
-    @classmethod
-    def _asks(cls, template: str, info: ValidationInfo) -> str:
-        if "{question}" not in template and info.data.get("exemplars") != "llama3":  # which brings its own
-            raise ValueError("must hold {question}")
-        return template
-
-    @field_validator("answer_form")
-    @classmethod
-    def _has_a_number(cls, form: str) -> str:
-        with suppress(re.error):
-            if re.compile(pattern := ANSWER_FORMS.get(form, form)).groups:
-                return pattern
-        forms = ", ".join(map(repr, ANSWER_FORMS))
-        raise ValueError(f"must be {forms}, or a regular expression with the number in a group, got {form!r}")
-
-    @field_validator("stop")
-    @classmethod
-    def _are_delimiters(cls, stop: list[str]) -> list[str]:
-        check_stops(stop)
-        return stop
 
 
 @cache

@@ -119,9 +119,14 @@ def normalise(text: str) -> str:
         text = _P.latex_thin_space.sub("\u2009", _P.latex_escaped.sub(r"\\", text).replace("\\!", ""))
     text = text.replace("{,}", ",")
     if not text.isascii():
-        text = _plain_characters(text)
+        text = _P.wide_comma.sub(",", _P.spaced_thousands.sub(_only_digits, text))
+        text = _P.other_digit.sub(lambda m: str(unicodedata.decimal(m[0])), text.translate(_SPELLINGS))
+        text = _VULGAR.sub(lambda m: (" " if m[1] else "") + _FRACTIONS[m[2]], text)
+        text = _P.superscript.sub(lambda m: "^" + m[0].translate(_SUPERSCRIPTS), text)
     if latex:
-        text = _plain_latex(text)
+        text = _P.latex_text.sub(r"\1", _P.latex_text.sub(r"\1", text))  # twice: one command within another
+        text = _P.latex_root.sub(_UNREADABLE, _P.latex_fraction.sub(_plain_fraction, text))
+        text = _P.latex_command.sub(lambda m: _COMMANDS.get(m[1], m[0]), text)
     if "minus " in text or "negative " in text:
         text = _P.negative.sub(r"\1-", text)
     if ":00" in text:
@@ -136,19 +141,6 @@ def _joined(match: re.Match[str]) -> str:
 
 def _only_digits(match: re.Match[str]) -> str:
     return re.sub(r"\D", "", match[0])
-
-
-def _plain_characters(text: str) -> str:
-    text = _P.wide_comma.sub(",", _P.spaced_thousands.sub(_only_digits, text))
-    text = _P.other_digit.sub(lambda m: str(unicodedata.decimal(m[0])), text.translate(_SPELLINGS))
-    text = _VULGAR.sub(lambda m: (" " if m[1] else "") + _FRACTIONS[m[2]], text)
-    return _P.superscript.sub(lambda m: "^" + m[0].translate(_SUPERSCRIPTS), text)
-
-
-def _plain_latex(text: str) -> str:
-    text = _P.latex_text.sub(r"\1", _P.latex_text.sub(r"\1", text))  # twice: one command within another
-    text = _P.latex_root.sub(_UNREADABLE, _P.latex_fraction.sub(_plain_fraction, text))
-    return _P.latex_command.sub(lambda m: _COMMANDS.get(m[1], m[0]), text)
 
 
 def _plain_fraction(match: re.Match[str]) -> str:

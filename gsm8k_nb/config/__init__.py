@@ -9,10 +9,10 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from gsm8k_nb.config.parameters import MISSING, Parameters
 from gsm8k_nb.config.parameters import ConfigError as ConfigError
@@ -55,7 +55,7 @@ class RunConfig(Parameters):
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
     repetition_penalty: float | None = Field(None, gt=0, le=10)
-    stop: list[str] | None = Field(None, max_length=16)
+    stop: Annotated[list[str] | None, AfterValidator(check_stops)] = Field(None, max_length=16)
     system_prompt: str | None = None
     # Reasoning.
     enable_thinking: bool | None = None
@@ -119,12 +119,6 @@ class RunConfig(Parameters):
     def _is_a_prompt(cls, prompt: str, info: ValidationInfo) -> str:
         _form_of(prompt, info)
         return prompt
-
-    @field_validator("stop")
-    @classmethod
-    def _are_delimiters(cls, stop: list[str] | None) -> list[str] | None:
-        check_stops(stop or ())
-        return stop
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> "RunConfig":

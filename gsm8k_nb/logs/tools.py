@@ -85,12 +85,10 @@ def _chat(results: Row) -> dict[str, Any]:
 
 
 def lighteval(source: Source) -> None:
-    """What a row states itself: its exemplars (none may also be stored as null), token limit and stops."""
+    """The number of a row's exemplars, of which none may also be stored as null."""
     doc = source.rows[0]["doc"]
     if "fewshot_samples" in doc:
         source.facts["shots"] = len(doc["fewshot_samples"] or [])
-    stated = {"max_new_tokens": doc.get("generation_size"), "stop": list(doc.get("stop_sequences") or ())}
-    source.facts |= {name: value for name, value in stated.items() if value}
 
 
 def old_lighteval(source: Source) -> None:

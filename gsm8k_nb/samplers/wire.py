@@ -24,6 +24,10 @@ from gsm8k_nb.samplers.server import Key
 from gsm8k_nb.texts import one_line
 
 MAX_STOPS = 4  # OpenAI's limit; all of them are cut here too
+SAME = (  # the fields that are called as the parameters are
+    "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty",
+    "reasoning_effort",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,17 +56,9 @@ class Reply:
 
 def fields(config: RunConfig, learnt: Learnt, stop: Sequence[str] = ()) -> dict[str, Any]:
     """The fields that all requests of a run have, but for what the server does not take."""
-    stated = {
-        "temperature": config.temperature,
-        "top_p": config.top_p,
+    stated = {name: getattr(config, name) for name in SAME} | {
         learnt.token_field: config.max_new_tokens,
-        "top_k": config.top_k,
-        "min_p": config.min_p,
-        "presence_penalty": config.presence_penalty,
-        "frequency_penalty": config.frequency_penalty,
-        "repetition_penalty": config.repetition_penalty,
         "chat_template_kwargs": config.chat_values or None,
-        "reasoning_effort": config.reasoning_effort,
         "stop": list(stop[:MAX_STOPS]) or None,
     }
     # vLLM, SGLang and llama.cpp know all of the neutral ones, OpenAI's own only these.
@@ -115,7 +111,10 @@ def read_reply(raw: bytes, key: Key) -> Reply:
         code = error.get("code") if isinstance(error, dict) else None
         raise failure(code if isinstance(code, int) and 400 <= code < 600 else 500, raw, {}, key.hide)
     listed = reply["choices"] if isinstance(reply.get("choices"), list) else []
-    choices = [value for value in listed if _is_choice(value)]
+    choices = [
+        value for value in listed
+        if isinstance(value, dict) and (isinstance(value.get("message"), dict) or "text" in value or value.get("error"))
+    ]  # fmt: skip
     choices.sort(key=lambda value: value["index"] if type(value.get("index")) is int else 0)
     read = [_choice(value, key) for value in choices]
     kept = [choice for choice in read if not choice.again]  # the others are asked for once more
@@ -126,24 +125,17 @@ def read_reply(raw: bytes, key: Key) -> Reply:
     if not kept:
         raise Failure("no choices", _words(raw, key))
     counts_one = "timings" in reply and len(kept) > 1  # llama.cpp's server, which adds its timings
-    total = None if counts_one else _count(reply, "completion_tokens")
-    model, system = (
-        reply[name] if isinstance(reply.get(name), str) else None for name in ("model", "system_fingerprint")
-    )
     usage = reply.get("usage")
+    total = None if counts_one else _count(usage, "completion_tokens")
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
-    thought = None if counts_one else _count({"usage": details}, "reasoning_tokens")
-    return Reply(kept, _count(reply, "prompt_tokens"), total, model, system, counts_one, thought)
+    thought = None if counts_one else _count(details, "reasoning_tokens")
+    said = {name: value for name, value in reply.items() if isinstance(value, str)}
+    served = said.get("model"), said.get("system_fingerprint")
+    return Reply(kept, _count(usage, "prompt_tokens"), total, *served, counts_one, thought)
 
 
 def _words(raw: bytes, key: Key) -> str:
     return one_line(key.hide(raw.decode("utf-8", "replace")))
-
-
-def _is_choice(value: Any) -> bool:
-    return isinstance(value, dict) and bool(
-        isinstance(value.get("message"), dict) or "text" in value or value.get("error")
-    )
 
 
 def _choice(value: dict[str, Any], key: Key) -> Choice:
@@ -182,9 +174,8 @@ def _contents(content: Any) -> tuple[str, str]:
     raise TypeError(f"content holds a {type(content).__name__}{parts}")
 
 
-def _count(reply: dict[str, Any], name: str) -> int | None:
+def _count(usage: Any, name: str) -> int | None:
     """A number of tokens; None where there is none to believe: a text has tokens, and so has every prompt."""
-    usage = reply.get("usage")
     count = usage.get(name) if isinstance(usage, dict) else None
     if isinstance(count, bool) or not isinstance(count, int | float) or not 0 < count < 2**53:
         return None

@@ -80,14 +80,9 @@ def now() -> str:
 
 def _git_state() -> dict[str, Any] | None:
     """``{"commit": ..., "dirty": ...}`` of the checkout the package lies in."""
-    questions = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+    described = ["git", "-C", str(repository_root()), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        commit, changes = (
-            subprocess.check_output(
-                ["git", "-C", str(repository_root()), *question], stderr=subprocess.DEVNULL, text=True, timeout=10
-            ).strip()
-            for question in questions
-        )
+        commit = subprocess.check_output(described, stderr=subprocess.DEVNULL, text=True, timeout=10).strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit, "dirty": bool(changes)}
+    return {"commit": commit.removesuffix("-dirty"), "dirty": commit.endswith("-dirty")}
