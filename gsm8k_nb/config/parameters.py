@@ -23,11 +23,8 @@ _KEY_NAMES = re.compile(r"api.?key|^key$|secret|password|auth|(api|access|hf|bea
 MISSING = {"", "none", "null", "~"}
 _NEAR = 0.75  # likeness of spelling, by difflib, from which one name is taken for another misspelt
 _MEANT = own_table("other_names.toml")
-_WANTED = {  # by pydantic's name of a fault, or its first word
-    "int": "must be a whole number", "float": "must be a number", "finite": "must be a finite number",
-    "bool": "must be true or false",
-    "string_type": "must be text (quote it in YAML; on papermill's command line use -r instead of -p)",
-}  # fmt: skip
+_WORDS = own_table("parameters.toml")
+_WANTED: dict[str, str] = _WORDS["wanted"]
 LONGEST_FILE = 1_000_000  # bytes of a parameter file; what is longer is some other file
 _NOTEBOOK_NAMES = re.compile(r"__.*|_|_i{1,3}|_i?\d+|_[ido]h|_exit_code|_VSCODE.*|PAPERMILL_.*_PATH")  # no parameters
 
@@ -65,7 +62,7 @@ class Parameters(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         """Give each field its line of help."""
-        for name, line in own_table("parameters.toml")[cls.__name__].items():
+        for name, line in _WORDS[cls.__name__].items():
             cls.model_fields[name].description = line
 
     @field_validator("*", mode="before")

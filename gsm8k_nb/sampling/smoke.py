@@ -48,7 +48,7 @@ def look(samples: Sequence[Sample], form: PromptFormat, chat: bool) -> list[Find
     for name, advice in ADVICE.items():
         texts = [text for text, faults in answered if name in faults]
         if len(texts) > TOLERATED * len(answered):
-            advice = advice.replace("{other}", other)
+            advice = advice.format(other=other, short=SHORT)
             findings.append(Finding(name, len(texts), len(answered), advice, tuple(texts[:SHOWN])))
     return findings
 

@@ -1,10 +1,14 @@
 """gsm8k_nb.answers.numerals: one spelling for every form, and what a number in its surroundings is worth."""
 
+import re
 from decimal import Decimal
 
 import pytest
 
+from gsm8k_nb.answers.grammar import table
 from gsm8k_nb.answers.numerals import MAX_DIGITS, NUMBER, ORDINAL, normalise, plain_decimal, value
+
+from ..conftest import ROOT
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,10 @@ def test_plain_decimal():
     assert plain_decimal("18.") == 18
     assert plain_decimal("１８") == 18
     assert plain_decimal("-.5") == Decimal("-0.5")
+
+
+@pytest.mark.parametrize("section", ["numerals", "passages", "sentences", "flexible"])
+def test_every_pattern_of_the_grammar_is_used(section):
+    code = (ROOT / "gsm8k_nb" / "answers" / f"{section}.py").read_text(encoding="utf-8")
+    for name in table("grammar.toml")[section]:
+        assert re.search(rf"\b_P\.{name}\b", code), name
