@@ -1,6 +1,7 @@
 """Prompt files: what they may say, what is said of a broken one, and that ours are such files."""
 
 import json
+import re
 
 import pytest
 
@@ -114,3 +115,16 @@ def test_every_prompt_of_ours_is_such_a_file():
     }  # fmt: skip
     text = render(FORMATS["boxed"], "How many?", True)[0]["content"]
     assert text.startswith("How many?\n") and text.endswith("within \\boxed{}.")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("zero_shot", "#### 1,018"), ("train_kshot", "####1,018"), ("wei_8shot", "The answer is 1,018."),
+        ("llama3_8shot", "The final answer is $1,018"), ("boxed", "So \\boxed{1,018}."),
+        ("kojima_2stage", "Therefore, the answer (arabic numerals) is $1,018."),
+    ],
+)  # fmt: skip
+def test_the_form_that_a_prompt_asks_for_is_known(name, text):
+    match = re.search(FORMATS[name].answer_pattern, text)
+    assert match and match[match.lastindex] == "1,018"
