@@ -33,6 +33,12 @@ def one_line(message: str | BaseException, most: int = 500) -> str:
     return line if len(line) <= most else f"{line[:most]} ..."
 
 
+def facts(text: str) -> dict[str, str]:
+    """Named facts that a text has a line each, as ``name: value``; other lines are passed over."""
+    parts = (line.partition(":") for line in text.split("\n"))
+    return {name.strip(): value.strip() for name, colon, value in parts if colon}
+
+
 def degenerate(text: str) -> bool:
     """Whether a text ends in a loop: its end is one piece of 5 to 200 characters, four times over."""
     end = text.rstrip()

@@ -16,6 +16,7 @@ from gsm8k_nb.config.comparison import CompareConfig
 from gsm8k_nb.places import own_asset
 from gsm8k_nb.records import Problem
 from gsm8k_nb.runs import Run
+from gsm8k_nb.summary import by_each_rule
 
 CORRECTIONS = {
     "holm": ("Holm's correction", stats.holm),
@@ -152,11 +153,16 @@ def conclusion(comparison: Comparison, pair: Pair) -> str:
 
 @cache
 def _sentences() -> Any:
-    known = {"points": texts.points, "interval": texts.interval, "p_value": texts.p_value}
-    template = Environment().from_string(own_asset("comparison.jinja"))
-    return template.make_module(known | {"describe_unlike": read.describe_unlike})
+    known = {name: getattr(texts, name) for name in ("points", "interval", "percent", "p_value", "p_number")}
+    known |= {"describe_unlike": read.describe_unlike, "by_each_rule": by_each_rule}
+    return Environment().from_string(own_asset("comparison.jinja")).make_module(known)
 
 
 def say(name: str, *about: Any) -> str:
     """The sentences of this name in ``assets/comparison.jinja``, on one line."""
     return " ".join(getattr(_sentences(), name)(*about).split())
+
+
+def cells(name: str, *about: Any) -> dict[str, str]:
+    """The row of a table of this name there, by column."""
+    return texts.facts(getattr(_sentences(), name)(*about))

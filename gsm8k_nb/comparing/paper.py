@@ -18,7 +18,7 @@ from jinja2 import Environment
 from gsm8k_nb import __version__
 from gsm8k_nb.comparing import tables
 from gsm8k_nb.comparing.figures import FIGURES, save_figures
-from gsm8k_nb.comparing.pairs import Comparison, conclusion, say
+from gsm8k_nb.comparing.pairs import Comparison, cells, conclusion, say
 from gsm8k_nb.comparing.read import System
 from gsm8k_nb.comparing.showing import written
 from gsm8k_nb.places import own_asset
@@ -55,7 +55,7 @@ def accuracy_table(comparison: Comparison) -> PaperTable:
 
 def pairs_table(comparison: Comparison) -> PaperTable:
     """Each pair of systems with the paired test."""
-    level, table = f"{comparison.level} interval", tables.pairs(comparison).reset_index().astype(str)
+    level, table = f"{comparison.level} interval", tables.pairs(comparison).reset_index()
     shown = pd.DataFrame(
         {
             "pair": table["first"] + " \N{MINUS SIGN} " + table["second"],
@@ -108,17 +108,8 @@ def statement(comparison: Comparison) -> list[str]:
 def facts_of(system: System) -> dict[str, str]:
     """What is recorded of one run, as named texts: model, protocol, and how its samples were made or where from."""
     _, made, inputs = of_run.source_of(system.run)
-    facts = {
-        "model": (inputs.log or {}).get("model") or made.model,
-        "revision": made.revision,
-        "protocol": say("protocol", system),
-        "prompt sha256": system.metrics.protocol.prompt_sha256,
-        "exemplars": ", ".join(inputs.exemplar_ids or []),
-        "seed": None if made.sampler == "replay" else made.seed,
-        **of_run.made_with(system.run)["value"],
-        "run": system.run.folder.name,
-    }
-    return {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    known = cells("facts", system, made, inputs) | dict(of_run.made_with(system.run)["value"])
+    return {name: value for name, value in known.items() if value} | {"run": system.run.folder.name}
 
 
 def _listed(facts: dict[str, str]) -> str:

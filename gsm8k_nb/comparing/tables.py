@@ -11,12 +11,11 @@ from typing import Any
 import pandas as pd
 
 from gsm8k_nb import stats
-from gsm8k_nb.comparing.pairs import Comparison, Pair
+from gsm8k_nb.comparing.pairs import Comparison, Pair, cells
 from gsm8k_nb.comparing.read import System, fields, stated
 from gsm8k_nb.reporting import published
 from gsm8k_nb.reporting import tables as of_run
-from gsm8k_nb.summary import by_each_rule
-from gsm8k_nb.texts import interval, p_number, p_value, percent, points
+from gsm8k_nb.texts import p_value, percent, points
 
 N_IDS = 10  # ids named in a table of what was left out
 POWER = 0.8  # the power that detectable differences are stated for
@@ -40,19 +39,7 @@ def _by_system(comparison: Comparison, rows: Any) -> pd.DataFrame:
 
 def systems(comparison: Comparison) -> pd.DataFrame:
     """The runs: folder, protocol, rule, and how many problems each one scored."""
-    rows = [
-        {
-            "run folder": system.run.folder.name,
-            "protocol": system.metrics.protocol.label,
-            "rule": system.rule,
-            "accuracy": by_each_rule(system.metrics.rules, system.rule),
-            "problems scored": f"{system.metrics.rules[system.rule].n_problems} of {system.metrics.dataset.n_total}",
-            "samples a problem": system.verdicts.shape[1],
-            "compared": len(comparison.problems),
-        }
-        for system in comparison.systems
-    ]
-    return _by_system(comparison, rows)
+    return _by_system(comparison, [cells("system_row", comparison, system) for system in comparison.systems])
 
 
 def left_out(comparison: Comparison) -> pd.DataFrame:
@@ -111,21 +98,7 @@ def pair_numbers(comparison: Comparison, pair: Pair) -> dict[str, Any]:
 @_of_pairs
 def pairs(comparison: Comparison, pair: Pair) -> dict[str, Any]:
     """Each pair: difference in points with its own interval, the test, and p-values before and after correction."""
-    result, alpha = pair.result, comparison.config.alpha
-    return {
-        "difference": points(result.difference),
-        f"{comparison.level} interval": interval(result.low, result.high),
-        "standard error": percent(result.standard_error),
-        "only first": result.only_a,
-        "only second": result.only_b,
-        "test": pair.test,
-        "p": p_number(result.p, alpha),
-        f"p after {comparison.correction}": p_number(pair.p_adjusted, alpha),
-        f"differ at {comparison.alpha_level}": (
-            "yes" if pair.different else "not shown" if result.decides else "too few problems"
-        ),
-        "p of the unpaired z-test": p_number(pair.paired.unpaired_p(), alpha),
-    }
+    return cells("pair_row", comparison, pair)
 
 
 def matrix(comparison: Comparison) -> pd.DataFrame:
@@ -186,14 +159,7 @@ def power(comparison: Comparison, pair: Pair) -> dict[str, Any]:
         stats.power_of_run(pair.paired, power=POWER, alpha=comparison.config.alpha / n)
         for n in (1, len(comparison.pairs))
     )
-    return {
-        "problems": alone.n_problems,
-        "disagree %": percent(alone.discordance, 1),
-        **({} if alone.within is None else {"of it sampling noise %": percent(alone.within, 1)}),
-        f"found with {POWER:.0%}, this pair alone": points(alone.difference, sign=False),
-        f"among {len(comparison.pairs)} pairs": points(corrected.difference, sign=False),
-        "ruled out beyond": points(pair.result.bound, sign=False),
-    }
+    return cells("power_row", comparison, POWER, alone, corrected, pair.result.bound)
 
 
 def only_one(comparison: Comparison) -> pd.DataFrame:

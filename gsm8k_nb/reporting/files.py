@@ -19,25 +19,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from gsm8k_nb.places import own_table
 from gsm8k_nb.runs import Run
 from gsm8k_nb.texts import visible
 
-_BREAK = "\N{ZERO WIDTH SPACE}"  # where a long word may go on in the next line
-_LATEX = {
-    _BREAK: r"\allowbreak{}",
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "\N{MINUS SIGN}": "$-$", "±": r"$\pm$",
-    "\N{EN DASH}": "--", "\N{EM DASH}": "---", "×": r"$\times$",
-}  # fmt: skip
-# What a spreadsheet takes for the beginning of a formula, its full-width forms and leading blanks included.
-_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
 LONG = 24  # characters of a name that is broken over lines in LaTeX
-_NUMBER = re.compile(r"[+-]?\d[\d,.]*%?")
-# Marks that act anywhere in a line; a tag or a reference; and what makes a list, a heading or a rule of a line.
-_MARKDOWN = re.compile(
-    r"[\\`*_\[\]|~$]|<(?=[A-Za-z/!?])|&(?=#|\w+;)|^(?:>|[-+#](?=[-#\s]|$))|(?:(?<=^\d)|(?<=^\d\d))[.)](?=\s|$)"
-)
+_BREAK = "\N{ZERO WIDTH SPACE}"  # where a long word may go on in the next line
+_MARKS = own_table("marks.toml")
 
 
 def save_figure(run: Run, name: str, figure: Figure) -> None:
@@ -69,7 +57,7 @@ def csv_cell(value: Any) -> Any:
     """Text with its control characters shown, and an apostrophe before what a spreadsheet would calculate."""
     if not isinstance(value, str):
         return value
-    acts = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
+    acts = re.match(_MARKS["csv"]["formula"], value) and not re.fullmatch(_MARKS["csv"]["number"], value)
     return visible(f"'{value}" if acts else value)
 
 
@@ -92,7 +80,8 @@ def latex(text: str) -> str:
     """A line of text for LaTeX: special characters escaped, long words may break, other scripts by code point."""
     broken = re.sub(r"(?<=\w)(_|[/.](?=[A-Za-z]))(?=\w)", rf"\1{_BREAK}", " ".join(visible(text).split()))
     broken = re.sub(r"[A-Za-z0-9]{12}(?=[A-Za-z0-9]{6})", rf"\g<0>{_BREAK}", broken)
-    escaped = "".join(_LATEX.get(mark) or (mark if _typesets(mark) else f"[U+{ord(mark):04X}]") for mark in broken)
+    plain = {mark: mark if _typesets(mark) else f"[U+{ord(mark):04X}]" for mark in broken}
+    escaped = broken.translate(str.maketrans(plain | _MARKS["latex"]))
     # The end of a table's row would take such a beginning of the next for its own.
     return f"{{}}{escaped}" if escaped[:1] in ("[", "*") else escaped
 
@@ -107,7 +96,7 @@ def _typesets(character: str) -> bool:
 
 def markdown(text: str) -> str:
     """Text for one paragraph or cell of Markdown: no markup, HTML, entity or mathematics of it acts."""
-    return _MARKDOWN.sub(r"\\\g<0>", " ".join(visible(text).split()))
+    return re.sub(_MARKS["markdown"]["acts"], r"\\\g<0>", " ".join(visible(text).split()))
 
 
 def markdown_table(table: pd.DataFrame, align: str, strong: np.ndarray | None) -> str:

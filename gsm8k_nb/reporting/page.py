@@ -36,6 +36,8 @@ FIGURES = {
     "accuracy_by_steps": (figures.accuracy_by_steps, "Accuracy with intervals against the number of solution steps"),
     "length_by_verdict": (figures.length_by_verdict, "Histogram of completion lengths, right and wrong apart"),
     "accuracy_by_rule": (figures.accuracy_by_rule, "Accuracy of the same completions under each answer rule"),
+    "curves_over_k": (figures.curves_over_k, "pass@k and maj@k against k"),
+    "accuracy_by_tokens": (figures.accuracy_by_tokens, "Accuracy against a limit on tokens"),
 }
 TABLES = (
     tables.accuracy, tables.health, tables.by_steps, tables.rules_crossed, tables.by_rule, tables.disagreements,
@@ -76,12 +78,10 @@ def run_tables(results: Results) -> dict[str, pd.DataFrame]:
 
 
 def run_figures(results: Results) -> dict[str, tuple[Figure, str]]:
-    """The figures of a run by name, each with its alternative text."""
-    several = {"curves_over_k": (figures.curves_over_k, "pass@k and maj@k against k")}
-    makers = FIGURES | (several if results.config.n_samples > 1 else {})
-    if len(summary.by_tokens(results)):
-        makers["accuracy_by_tokens"] = (figures.accuracy_by_tokens, "Accuracy against a limit on tokens")
-    return {name: (make(results), text) for name, (make, text) in makers.items()}
+    """The figures of a run by name, each with its alternative text; those over k or tokens only where there are any."""
+    lacking = {"curves_over_k"} if results.config.n_samples == 1 else set()
+    lacking |= set() if len(summary.by_tokens(results)) else {"accuracy_by_tokens"}
+    return {name: (make(results), text) for name, (make, text) in FIGURES.items() if name not in lacking}
 
 
 def svg(figure: Figure, name: str) -> str:
@@ -165,26 +165,19 @@ def render_html(
     ``shown`` are ``run_tables``; ``images`` those of ``run_figures`` as SVG in base64, with alternative texts;
     ``failures`` say which of them could not be made; ``budget`` is how many bytes of samples the page may hold.
     """
-    script, samples = own_asset("report.js"), browser.browser_data(results, budget)
-    matrix = shown["disagreements"]
-    template = Environment(autoescape=True).from_string(own_asset("report.html.jinja"))
-    return template.render(
-        results=results,
-        version=__version__,
-        style=own_asset("report.css"),
-        script_sha256=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        sessions=results.run.read_json("manifest.json").get("sessions"),
-        warnings=[*failures, *tables.warnings(results)],
-        tables={name: table_html(table) for name, table in shown.items()},
-        matrix=matrix.iloc[:0, :0] if failure(matrix) else matrix,
-        parameters=table_html(tables.parameters(results.config)),
-        made_with=table_html(tables.made_with(results.run)),
-        images=images,
-        prompt=show_prompt(results.run).data,
-        right=show_examples(results, True).data,
-        wrong=show_examples(results, False).data,
-        repeat=repeat_text(results),
-        browser=samples,
-        data=browser.script_json(samples),
-        script=script,
+    script = own_asset("report.js")
+    known = {"table_html": table_html, "of_run": tables, "examples": show_examples, "prompt": show_prompt}
+    known |= {"asset": own_asset, "script_json": browser.script_json, "repeat": repeat_text, "version": __version__}
+    return (
+        Environment(autoescape=True)
+        .from_string(own_asset("report.html.jinja"), known)
+        .render(
+            results=results,
+            tables=shown,
+            images=images,
+            warnings=[*failures, *tables.warnings(results)],
+            browser=browser.browser_data(results, budget),
+            script_sha256=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            script=script,
+        )
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Template
 
-from gsm8k_nb import metrics, mistakes, summary
+from gsm8k_nb import metrics, mistakes, summary, texts
 from gsm8k_nb.answers import RULES
 from gsm8k_nb.config import SOURCES_OWN, RunConfig
 from gsm8k_nb.data import Dataset
@@ -46,12 +46,12 @@ def parameters(config: RunConfig) -> pd.DataFrame:
 
 def dataset(data: Dataset, n_problems: int) -> pd.DataFrame:
     """Where the problems came from, and whether they are the published ones."""
-    return _told("dataset", data, n_problems)
+    return facts(_told("dataset", data, n_problems))
 
 
 def prompt(form: PromptFormat) -> pd.DataFrame:
     """The prompt format: what it asks for, what cuts it, and its exemplars."""
-    return _told("prompt", form)
+    return facts(_told("prompt", form))
 
 
 def sampled(done: Sampled) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def sampled(done: Sampled) -> pd.DataFrame:
 
 def plan(asked: Plan) -> pd.DataFrame:
     """What is about to be asked, and what it may cost at most, before anything is sent."""
-    return _told("plan", asked)
+    return facts(_told("plan", asked))
 
 
 def made_with(run: Run) -> pd.DataFrame:
@@ -75,19 +75,12 @@ def made_with(run: Run) -> pd.DataFrame:
     if run.read_json("config.json").get("sampler") == "replay":
         known = {"engine": "replay", "made": "elsewhere; what is not stated here, only the source can say"}
         return facts(known | {"source": "not recorded"} | (source_of(run).inputs.log or {}) | engine)
-    environment, sessions = manifest.get("environment", {}), manifest.get("sessions", [])
-    tokens = [f"{count:,} {kind}" for kind, count in manifest.get("tokens", {}).items() if count]
-    spans = [f"{span['started']} to {span.get('ended') or 'an end that was not recorded'}" for span in sessions]
-    machine = "{platform}, {cores} cores".format(**environment) if environment else "not recorded"
-    made = {"machine": machine, "tokens": ", ".join(tokens) or "not recorded", "sampled (UTC)": "; ".join(spans)}
-    return facts(engine | code_of(environment) | made)
+    return facts(engine | code_of(manifest.get("environment", {})) | _told("made", manifest))
 
 
 def code_of(environment: dict[str, Any]) -> dict[str, Any]:
     """Commit, Python and packages of a manifest's environment."""
-    git = environment.get("git") or {}
-    commit = f"{git['commit'][:12]}{' (with local changes)' if git['dirty'] else ''}" if git else "unknown"
-    return {"git commit": commit, "python": environment.get("python"), "packages": environment.get("packages")}
+    return _told("code", environment) | {"packages": environment.get("packages")}
 
 
 def source_of(run: Run) -> Source:
@@ -101,10 +94,9 @@ def facts(values: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({"value": known})
 
 
-def _told(name: str, *about: Any) -> pd.DataFrame:
+def _told(name: str, *about: Any) -> dict[str, Any]:
     """The facts of this name in ``assets/facts.jinja``."""
-    lines = getattr(Template(own_asset("facts.jinja")).module, name)(*about).strip().split("\n")
-    return facts({name: value.strip() for name, _, value in (line.partition(":") for line in lines)})
+    return texts.facts(getattr(Template(own_asset("facts.jinja")).module, name)(*about))
 
 
 def _plain(value: Any) -> str:
