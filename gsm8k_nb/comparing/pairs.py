@@ -97,22 +97,16 @@ def load(config: CompareConfig, fewest: int = 2) -> Comparison:
     """Read, check, align and test the runs of ``config``. ComparisonError: too few, unlike, or no common problem."""
     folders, passed_over = read.find_runs(config.runs)
     if len(folders) < fewest:
-        named = ", ".join(folder.name for folder in folders) or "none"
-        raise ComparisonError(f"runs: {config.runs!r} names {named}; at least {fewest} finished runs are needed")
+        raise ComparisonError(say("too_few", config.runs, folders, fewest))
     runs = [Run(folder) for folder in folders]
     names = read.run_names(runs)
     systems = [read.read(run, name, config.rule) for run, name in zip(runs, names, strict=True)]
     unlike = read.unlike_fields(systems, config.rule == "auto")
     if unlike and not config.allow_unlike:
-        raise ComparisonError(
-            f"runs: these differ in {read.describe_unlike(unlike, names)}. Unlike numbers must not be compared as if "
-            "they were alike: name alike runs in the parameter runs, or compare these under a banner (in the "
-            "parameters cell allow_unlike = True, in a parameter file allow_unlike: true)"
-        )
+        raise ComparisonError(say("refused", unlike, names))
     ids, left_out = read.align(systems)
     if not ids:
-        reasons = "; ".join(f"{reason}: {len(names)}" for reason, names in left_out.items())
-        raise ComparisonError(f"runs: they have no problem in common ({reasons})")
+        raise ComparisonError(say("nothing_in_common", left_out))
     systems = sorted((system.on(ids) for system in systems), key=lambda system: -system.verdicts.mean())
     unlike = read.unlike_fields(systems, config.rule == "auto")
     how: dict[str, Any] = {name: getattr(config, name) for name in ("confidence", "n_resamples", "seed")}
@@ -153,8 +147,10 @@ def conclusion(comparison: Comparison, pair: Pair) -> str:
 
 @cache
 def _sentences() -> Any:
-    known = {name: getattr(texts, name) for name in ("points", "interval", "percent", "p_value", "p_number")}
-    known |= {"describe_unlike": read.describe_unlike, "by_each_rule": by_each_rule}
+    known = {
+        name: getattr(texts, name) for name in ("points", "interval", "percent", "p_value", "p_number", "one_line")
+    }
+    known |= {"holders": read.holders, "by_each_rule": by_each_rule}
     return Environment().from_string(own_asset("comparison.jinja")).make_module(known)
 
 

@@ -16,13 +16,10 @@ from gsm8k_nb.places import repository_root
 from gsm8k_nb.records import Problem, Score
 from gsm8k_nb.runs import Run
 from gsm8k_nb.summary import Metrics
-from gsm8k_nb.texts import one_line
 
 FINISHED = ("config.json", "problems.jsonl", "scores.jsonl", "metrics.json")
 DATA_FIELDS = ("name", "config", "split", "sha256")
 DERIVED = {"label"}  # of the protocol: made from its other fields, so a difference there is named already
-MOST_NAMED = 3  # in a message: systems that share a value, and values of a field
-MOST_FIELDS = 8  # in a message: fields that differ
 
 
 class ComparisonError(ValueError):
@@ -165,22 +162,9 @@ def stated(value: Any) -> str:
     return f"{text[:13]}...'" if re.fullmatch(r"'[0-9a-f]{64}'", text) else text
 
 
-def describe_unlike(unlike: dict[str, list[str]], names: Sequence[str]) -> str:
-    """Each field with its values and who has them, in one line; of many, the first and how many more there are."""
-    parts = []
-    for field, values in unlike.items():
-        holders = pd.Series(names).groupby(values, sort=False).agg(list)
-        shown = [
-            f"{one_line(value, 80)} ({' and '.join(who) if len(who) <= MOST_NAMED else f'{len(who)} runs'})"
-            for value, who in holders.items()
-        ]
-        parts.append(f"{field}: " + ", ".join(_first(shown, MOST_NAMED + 1, "values")))
-    return "; ".join(_first(parts, MOST_FIELDS, "fields"))
-
-
-def _first(parts: list[str], most: int, of: str) -> list[str]:
-    more = len(parts) - most
-    return [*parts[:most], f"and {more} more {of}"] if more > 0 else parts
+def holders(values: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Who has each value of a field, in the order of the values."""
+    return pd.Series(names).groupby(list(values), sort=False).agg(list).to_dict()
 
 
 def align(systems: Sequence[System]) -> tuple[list[str], dict[str, list[str]]]:
