@@ -251,7 +251,7 @@ def test_resuming_asks_for_what_is_missing_only(replay_config, monkeypatch):
     evaluate(replay_config)
     source, problems = data.load_for(replay_config)
     run = sampling.begin(replay_config, source, problems)
-    monkeypatch.setattr(sampling, "_generate", lambda *all: pytest.fail("something was asked for again"))
+    monkeypatch.setattr(sampling._Session, "generate", lambda *all: pytest.fail("something was asked for again"))
     form = sampling.PromptFormat("as_stored", "{question}", (), "x", "x")
     monkeypatch.setattr(type(form), "sha256", run.read_json("config.json")["inputs"]["prompt_sha256"])
     done = sampling.fill(run, replay_config, problems, form)
