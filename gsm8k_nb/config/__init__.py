@@ -78,6 +78,7 @@ class RunConfig(Parameters):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     batch_size: int = Field(32, ge=1, le=4096)
+    repeatable: bool | None = None
     dataset_config: Literal["main", "socratic"] = "main"
     split: Literal["test"] = "test"
     data_path: str | None = None

@@ -44,11 +44,21 @@ class Tokens:
         if prompt is not self._last[0] or written != self._last[1]:  # a problem's samples share one prompt, one list
             text = self._render(prompt)
             text += written.removeprefix(opening_of(text, self.tags))
-            ids, bos = self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.bos_token_id
-            if bos is not None and self.tokenizer("a").input_ids[:1] == [bos] and ids[:1] != [bos]:
-                ids = [bos, *ids]
-            self.opening, self._last = opening_of(text, self.tags), (prompt, written, ids)
+            self.opening, self._last = opening_of(text, self.tags), (prompt, written, self._ids(text))
         return self._last[2]
+
+    def before(self, prompt: Prompt, question: str) -> list[int]:
+        """Token ids of a prompt up to its question, which the prompts of other questions begin with too.
+
+        The last of them is left out, as it may be another one in front of another letter.
+        """
+        text = self._render(prompt)
+        return self._ids(text[: max(text.rfind(question), 0)].rstrip())[:-1]
+
+    def _ids(self, text: str) -> list[int]:
+        ids, bos = self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.bos_token_id
+        begins = bos is not None and self.tokenizer("a").input_ids[:1] == [bos] and ids[:1] != [bos]
+        return [bos, *ids] if begins else ids
 
     def decode(self, ids: Sequence[int], written: str = "") -> str:
         """The text of a completion behind what was ``written`` of it, or the mark of reasoning that its prompt ended

@@ -3,7 +3,8 @@
 What is done so that a score means what it says:
 - every sampling field is sent explicitly, the model's own ``generation_config`` is replaced, so nothing is inherited;
 - left padding with an attention mask, prompts sorted by length;
-- a random draw depends on (seed, problem, sample) alone, not on the batch it happened to be in.
+- a random draw depends on (seed, problem, sample) alone, not on the batch it happened to be in;
+- so does all of a text, bit by bit, where the engine repeats on this machine (tried, not guessed), as on CPUs it does.
 """
 
 import time
@@ -44,6 +45,7 @@ class TransformersSampler:
         self.batch_size = config.batch_size
         self.fallback: str | None = "not tried yet"  # why the shared-prefix engine is not used, None where it is
         self.tried_tokens = 0  # of the text on which that was found out
+        self.repeats = False  # whether a text is the same in any company
         self.memory = engine.Memory()  # of the exemplars, which are read once
         self.failed_in_a_row = 0
         self.most = config.max_new_tokens  # new tokens of the completions that are asked for
@@ -54,7 +56,8 @@ class TransformersSampler:
         yield from self._take_too_long(left)
         self._try_engine(max((len(ids) for _, ids in left.values()), default=0))
         while left:
-            make = self._shared_prefix if self.fallback is None else self._plain
+            engine_fits = self.fallback is None and (self.repeats or not self.config.repeatable)
+            make = self._shared_prefix if engine_fits else self._plain
             # the longest first: memory runs out at once or never
             todo = sorted(left.values(), key=lambda pair: -len(pair[1]))
             try:
@@ -84,6 +87,7 @@ class TransformersSampler:
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "threads": torch.get_num_threads(),
             "batch_size": self.batch_size,
+            "repeatable": self.repeats or bool(self.config.repeatable),
             **self.tokens.facts(),
             "sampling": {"method": "greedy"} | fixed if greedy else {"method": "sampling"} | drawn | fixed,
         }
@@ -104,6 +108,7 @@ class TransformersSampler:
             self.fallback = "repetition_penalty"
         elif length > self.tried_tokens:
             self.fallback, self.tried_tokens = engine.supports(self.model, length=length), length
+            self.repeats = self.fallback is None and self.config.repeatable is not False and engine.repeats(self.model)
 
     def _settings(self, stop: tuple[str, ...]) -> Decoding:
         fields: dict[str, Any] = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k")}
@@ -112,7 +117,10 @@ class TransformersSampler:
         return Decoding(**fields, **ends, stops_here=lambda ids: self.tokens.cut(ids, stop)[1])
 
     def _shared_prefix(self, todo: list[Encoded], settings: Decoding) -> Iterator[list[Sample]]:
-        """Samples as they end, handed on a few at a time."""
+        """Samples as they end, handed on a few at a time; of the prompts that do not begin like the first, none."""
+        how: dict[str, Any] = {"batch_size": self.batch_size, "memory": self.memory}
+        if self.repeats:
+            how["prefix"], todo = self._alike(todo)
         groups = [list(group) for _, group in groupby(todo, key=lambda pair: (pair[0].problem.id, pair[0].written))]
         asked = [
             engine.Request(group[0][1], len(group), [sample_seed(self.config.seed, request) for request, _ in group])
@@ -120,7 +128,6 @@ class TransformersSampler:
         ]
         ended: list[Sample] = []
         started = time.perf_counter()
-        how: dict[str, Any] = {"batch_size": self.batch_size, "memory": self.memory}
         for text in engine.generate(self.model, asked, settings, tokenizer=self.tokenizer, **how):
             pair = groups[text.request][text.sample]
             ended.append(self.tokens.sample(*pair, text.token_ids, settings.stop_strings))
@@ -130,10 +137,21 @@ class TransformersSampler:
         if ended:
             yield timed(ended, started)
 
+    def _alike(self, todo: list[Encoded]) -> tuple[list[int], list[Encoded]]:
+        """What the prompts of a run begin with, the same whichever of them are asked for, and those that do begin so.
+
+        A tokenizer may break a prompt up otherwise: where the first one does not, nothing, and all that do not.
+        """
+        request, ids = todo[0]
+        prefix = self.tokens.before(request.prompt, request.problem.question)
+        fits = ids[: len(prefix)] == prefix
+        return prefix if fits else [], [pair for pair in todo if (pair[1][: len(prefix)] == prefix) is fits]
+
     def _plain(self, todo: list[Encoded], settings: Decoding) -> Iterator[list[Sample]]:
         """``model.generate`` on batches of prompts of like length; where it fails on one, on each of them alone."""
-        for start in range(0, len(todo), self.batch_size):
-            batch = todo[start : start + self.batch_size]
+        size = 1 if self.config.repeatable else self.batch_size
+        for start in range(0, len(todo), size):
+            batch = todo[start : start + size]
             started = time.perf_counter()
             try:
                 written = zip(batch, self._generate(batch, settings), strict=True)
@@ -187,7 +205,7 @@ class TransformersSampler:
             if self.model.device.type == "cuda":
                 torch.cuda.empty_cache()
         elif self.fallback is None:
-            self.fallback = f"shared prefix stopped with {one_line(error, 200)}"
+            self.fallback, self.repeats = f"shared prefix stopped with {one_line(error, 200)}", False
         else:
             raise error
 

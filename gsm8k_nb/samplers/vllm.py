@@ -28,6 +28,7 @@ HAND_ON = 16  # samples go to the run folder in groups of so many
 MOST_REFUSED = 3  # requests, before any is taken
 # Unless the user has set them: no log in the notebook, and no report of use leaves this machine.
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"}
+INVARIANT = {"VLLM_BATCH_INVARIANT": "1"}  # the same text in any batch, on the GPUs where vLLM can
 
 Asked = tuple[Request, list[int], list[str]]  # what vLLM works on: a request, its prompt, its stop strings
 
@@ -85,6 +86,7 @@ class VLLMSampler:
             "quantization": model.quantization,
             "max_model_len": self.tokens.context,
             "batch_size": self.most // 2,
+            "repeatable": INVARIANT.items() <= os.environ.items(),
             "prefix_caching": True,
             **self.tokens.facts(),
             "sampling": {"method": "sampling" if self.config.temperature else "greedy"} | drawn | self._fields(),
@@ -170,7 +172,7 @@ class VLLMSampler:
 
 def import_vllm(config: RunConfig) -> tuple[Any, str]:
     """The vllm package and the kind of device it runs on. SamplerError where it is missing or cannot do as asked."""
-    for name, value in ENVIRONMENT.items():
+    for name, value in (ENVIRONMENT | (INVARIANT if config.repeatable else {})).items():
         os.environ.setdefault(name, value)
     if config.tensor_parallel == 1:  # in this process, where its errors can be seen
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -182,6 +184,8 @@ def import_vllm(config: RunConfig) -> tuple[Any, str]:
             "sampler: 'vllm' needs vLLM in an environment of its own, since it pins its own torch: "
             f"python -m venv .venv-vllm && .venv-vllm/bin/pip install -e '.[vllm]' ({error})"
         ) from None
+    if config.repeatable and current_platform.device_type == "cpu":
+        raise SamplerError("repeatable: vllm repeats its texts on GPUs only; use sampler: transformers on a CPU")
     if 0 < config.temperature < COLDEST:
         raise SamplerError(f"temperature: vllm takes 0, or {COLDEST} and more, got {config.temperature}")
     device = current_platform.device_type

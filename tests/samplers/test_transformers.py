@@ -287,7 +287,7 @@ def test_a_model_that_cannot_be_had_says_what_to_do(tmp_path):
 
 def test_smollm2_answers_from_its_gguf_file():
     """The real model by the real path: package, GGUF, conversion cache, chat template, generation."""
-    config = RunConfig(model=SMOLLM2, max_new_tokens=24)
+    config = RunConfig(model=SMOLLM2, max_new_tokens=24, dtype="float32")  # in bfloat16 the answer is a near tie
     opened = open_sampler(config)
     assert opened.has_chat_template and opened.describe()["parameters"] == 134_515_008
     prompt = [{"role": "user", "content": "What is the capital of France?"}]

@@ -82,6 +82,7 @@ def package(monkeypatch):
     made["vllm.sampling_params"].RequestOutputKind = SimpleNamespace(FINAL_ONLY="last only")
     for name, module in made.items():
         monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delenv("VLLM_BATCH_INVARIANT", raising=False)
     for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_LOGGING_LEVEL", "VLLM_NO_USAGE_STATS", "VLLM_DO_NOT_TRACK"):
         monkeypatch.setenv(name, "as the user has it")  # so that what is set here is not left behind
 
@@ -256,3 +257,14 @@ def test_a_thought_is_closed_at_its_budget_and_gone_on_with(tiny_model, monkeypa
 
 def broken(**options):
     raise RuntimeError("CUDA out\nof memory")
+
+
+def test_its_batch_invariant_mode_is_asked_for_and_recorded(tiny_model, monkeypatch):
+    assert open_sampler(options(tiny_model)).describe()["repeatable"] is False
+    with pytest.raises(SamplerError, match="repeatable: vllm repeats its texts on GPUs only"):
+        open_sampler(options(tiny_model, repeatable=True))
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")  # as the user has it, and so it stays
+    sys.modules["vllm.platforms"].current_platform.device_type = "cuda"
+    assert open_sampler(options(tiny_model, repeatable=True, device="cuda")).describe()["repeatable"] is False
+    monkeypatch.delenv("VLLM_BATCH_INVARIANT")
+    assert open_sampler(options(tiny_model, repeatable=True, device="cuda")).describe()["repeatable"] is True

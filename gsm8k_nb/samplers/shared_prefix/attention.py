@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 TILE = 128  # tokens of one text whose attention is computed at once
 BLOCK = 32  # the memory of a row grows by so many tokens
+ROWS = 64  # rows of a product with the prefix are filled up to a multiple, so that they come out the same in any number
 
 Pair = tuple[Tensor, Tensor]  # keys and values
 # What a model may ask for: scores bounded by tanh, tokens hidden that far back, and attention sinks, a score of each
@@ -52,7 +54,7 @@ class Memory:
     layers: dict[int, Layer] = field(default_factory=dict)
     spans: list[tuple[int, int]] = field(default_factory=list)
     positions: Tensor = field(default_factory=lambda: torch.empty(0))  # (tokens of this step,)
-    masks: dict[Any, tuple[int, Tensor]] = field(default_factory=dict)  # of this step
+    masks: dict[Any, Tensor] = field(default_factory=dict)  # of this step
 
     def layer(self, number: int, key: Tensor, value: Tensor) -> Layer:
         if number not in self.layers:
@@ -78,8 +80,8 @@ class Memory:
         self.prefix = self.prefix + tokens
 
     def make_room(self, rows: int, tokens: int) -> None:
-        """Room for so many tokens in each of so many rows, in whole blocks; one block too many is let be."""
-        room = math.ceil(tokens / BLOCK) * BLOCK
+        """Room for so many tokens in each of so many rows, in two or more blocks; one block too many is let be."""
+        room = max(math.ceil(tokens / BLOCK), 2) * BLOCK  # a single one is multiplied in another way
         if self.room - BLOCK <= room <= self.room:
             return
         kept, self.room = min(room, self.room), room
@@ -131,39 +133,49 @@ def _write(memory: Memory, layer: Layer, query: Tensor, key: Tensor, value: Tens
     keys, values = both(lambda t: t[:rows], layer.rows)
     by_row = query.view(kv_heads, -1, rows, dim).permute(2, 0, 1, 3)  # rows, kv heads, group, dim
     own_scores = (by_row @ keys.transpose(2, 3)).permute(1, 2, 0, 3).reshape(heads, rows, -1)
-    on_prefix, on_own = _weights(memory, layer, query.reshape(kv_heads, -1, dim), own_scores, (0, rows), options)
-    mixed = (on_prefix @ layer.prefix[1]).view(heads, rows, -1).transpose(0, 1)
+    flat = _filled_up(query.reshape(kv_heads, -1, dim))
+    on_prefix, on_own = _weights(memory, layer, flat, own_scores, (0, rows), options)
+    mixed = _filled_up(on_prefix) @ layer.prefix[1]
+    mixed = mixed[:, : on_prefix.shape[1]].reshape(heads, rows, -1).transpose(0, 1)
     by_row = on_own.view(kv_heads, -1, rows, memory.room).permute(2, 0, 1, 3)
     return mixed + (by_row @ values).view(rows, heads, -1)
+
+
+def _filled_up(matrices: Tensor) -> Tensor:
+    return pad(matrices, (0, 0, 0, -matrices.shape[1] % ROWS))
 
 
 def _weights(
     memory: Memory, layer: Layer, query: Tensor, own_scores: Tensor, span: tuple[int, int], options: Options
 ) -> Pair:
     """Attention weights of the tokens ``span`` on the prefix (kv heads, group * tokens, prefix) and on their own text
-    (heads, tokens, keys), from one softmax over both. query (kv heads, group * tokens, dim), scaled."""
+    (heads, tokens, keys), from one softmax over both. query (kv heads, group * tokens, dim), scaled, and perhaps rows
+    to fill it up."""
     (softcap, window, sinks), start = options, len(memory.prefix)
     heads, tokens, n_own = own_scores.shape
-    scores = query.new_empty(heads, tokens, start + n_own)
-    scores[..., :start] = (query @ layer.prefix[0].transpose(1, 2)).view(heads, tokens, start)
-    scores[..., start:] = own_scores
+    kv_heads, rows = len(query), heads * tokens // len(query)
+    # A row's room comes first, in whole blocks: a softmax adds the same numbers in the same order in any room.
+    scores = query.new_empty(heads, tokens, n_own + start)
+    scores[..., :n_own] = own_scores
+    scores[..., n_own:] = (query @ layer.prefix[0].transpose(1, 2))[:, :rows].reshape(heads, tokens, start)
     if softcap is not None:
         scores.div_(softcap).tanh_().mul_(softcap)
-    first, mask = _mask(memory, span, start + n_own, window, scores)
-    scores[..., first:] += mask
+    mask = _mask(memory, span, n_own, window, scores)
+    scores[..., : mask.shape[-1]] += mask
     if sinks is not None:
         scores = torch.cat((scores, sinks.to(scores.dtype).view(-1, 1, 1).expand(-1, tokens, 1)), dim=-1)
     weights = scores.softmax(-1)  # in float32 inside, whatever the dtype
-    return weights[..., :start].reshape(*query.shape[:2], start), weights[..., start : start + n_own]
+    return weights[..., n_own : n_own + start].reshape(kv_heads, rows, start), weights[..., :n_own]
 
 
-def _mask(memory: Memory, span: tuple[int, int], n_keys: int, window: int | None, like: Tensor) -> tuple[int, Tensor]:
-    """From which key on to add what to the scores of the tokens ``span``: minus infinity hides a key. A row's tokens
-    stand right behind the prefix, so key i of ``n_keys`` has position i; empty room lies behind a row's last token."""
-    window = window if window is not None and window < n_keys else None
+def _mask(memory: Memory, span: tuple[int, int], n_own: int, window: int | None, like: Tensor) -> Tensor:
+    """What to add to the scores of the tokens ``span``: minus infinity hides a key. A row's tokens stand right behind
+    the prefix, and empty room behind a row's last token. Without a window all of the prefix, left out, is seen."""
+    start = len(memory.prefix)
+    window = window if window is not None and window < start + n_own else None
     if (span, window) not in memory.masks:
-        first = len(memory.prefix) if window is None else 0  # without a window all of the prefix is seen
-        distance = memory.positions[slice(*span), None] - torch.arange(first, n_keys, device=like.device)
+        places = torch.arange(start + n_own, device=like.device).roll(n_own)
+        distance = memory.positions[slice(*span), None] - (places[:n_own] if window is None else places)
         hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
-        memory.masks[span, window] = first, like.new_zeros(hidden.shape).masked_fill_(hidden, -math.inf)
+        memory.masks[span, window] = like.new_zeros(hidden.shape).masked_fill_(hidden, -math.inf)
     return memory.masks[span, window]

@@ -21,7 +21,7 @@ from transformers import AttentionInterface
 
 from gsm8k_nb.samplers.shared_prefix.attention import Memory, Pair, both, shared_prefix_attention
 from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, end_check, uniforms_of
-from gsm8k_nb.samplers.shared_prefix.packing import packed
+from gsm8k_nb.samplers.shared_prefix.packing import PIECE, packed
 
 ATTENTION = "gsm8k_nb_shared_prefix"  # the name under which transformers knows our attention function
 READ_AT_ONCE = 1024  # tokens of prompts in one step: enough to keep the matrix products efficient
@@ -48,21 +48,26 @@ class Finished:
 
 def generate(
     model: Any, requests: Sequence[Request], settings: Decoding, *, tokenizer: Any = None,
-    batch_size: int = 32, memory: Memory | None = None,
+    batch_size: int = 32, memory: Memory | None = None, prefix: Sequence[int] | None = None,
 ) -> Iterator[Finished]:  # fmt: skip
     """Every sample of every request, each as soon as it ends, in any order; ``batch_size`` are written at once.
 
     ``model`` is a causal language model of transformers in evaluation mode; while the iterator lives its attention
     function is ours, and it must not be used for anything else. ``tokenizer`` is needed for stop strings. With the
     same ``memory`` the next call with this model need not read the prefix again.
+
+    With a ``prefix``, with which all prompts must begin, a text is on a CPU a function of its own prompt and seed, bit
+    by bit, whatever else is asked for, in any order or number. Without one it is what the prompts happen to share.
     """
     if settings.stop_strings and tokenizer is None:
         raise ValueError("stop_strings need a tokenizer, with which they are looked for")
     for number, request in enumerate(requests):
         if not len(request.prompt_ids) or len(request.seeds) < request.n_samples:
             raise ValueError(f"request {number} needs at least one token and a seed for each of its samples: {request}")
+        if prefix is not None and not _goes_on(request.prompt_ids, prefix):
+            raise ValueError(f"request {number} does not go on with the prefix of {len(prefix)} tokens: {request}")
     if requests:
-        yield from _Run(model, requests, settings, batch_size, memory or Memory(), tokenizer).run()
+        yield from _Run(model, requests, settings, batch_size, memory or Memory(), tokenizer, prefix).run()
 
 
 @dataclass(slots=True, eq=False)
@@ -87,14 +92,16 @@ class _Run:
 
     def __init__(
         self, model: Any, requests: Sequence[Request], settings: Decoding, batch_size: int, memory: Memory,
-        tokenizer: Any = None,
+        tokenizer: Any = None, prefix: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         self.model, self.requests, self.settings, self.memory = model, requests, settings, memory
         self.batch_size = max(min(batch_size, sum(request.n_samples for request in requests)), 1)
         self.ends = end_check(settings, tokenizer)
         prompts = [list(request.prompt_ids) for request in requests]
+        self.fixed = prefix is not None
         # A question needs a token to be read, so one token of the shortest prompt is left.
-        self.prefix = prompts[0][: min(len(os.path.commonprefix(prompts)), min(map(len, prompts)) - 1)]
+        shared = min(len(os.path.commonprefix(prompts)), min(map(len, prompts)) - 1)
+        self.prefix = prompts[0][:shared] if prefix is None else list(prefix)
         self.questions = [prompt[len(self.prefix) :] for prompt in prompts]
         # Questions of like length go together; the longest first, so that memory runs out at once or never.
         self.waiting = deque(sorted(range(len(requests)), key=lambda i: -len(prompts[i])))
@@ -108,7 +115,7 @@ class _Run:
         AttentionInterface.register(ATTENTION, shared_prefix_attention)
         try:
             self.model.set_attn_implementation(ATTENTION)
-            with packed(self.model):
+            with packed(self.model, in_pieces=self.fixed):
                 self._read_prefix()
                 while self.rows or self.ready or self.waiting:
                     yield from self._fill()
@@ -121,6 +128,8 @@ class _Run:
     @torch.inference_mode()
     def _read_prefix(self) -> None:
         """Runs what is not in memory of the shared prefix through the model, in chunks of bounded size."""
+        if self.fixed and self.memory.prefix != self.prefix:
+            self.memory.keep_only([])  # the chunks are to be the same ones
         self.memory.keep_only(self.prefix)
         for start in range(len(self.memory.prefix), len(self.prefix), self.read_at_once):
             chunk = self.prefix[start : start + self.read_at_once]
@@ -223,6 +232,11 @@ class _Run:
                     t[holes] = t[movers]
 
 
+def _goes_on(prompt_ids: Sequence[int], prefix: Sequence[int]) -> bool:
+    """Whether a prompt begins with the prefix and has at least one token behind it."""
+    return len(prompt_ids) > len(prefix) and list(prompt_ids[: len(prefix)]) == list(prefix)
+
+
 def _finished(rows: list[_Row]) -> list[Finished]:
     return [Finished(row.request, row.sample, row.token_ids, row.ended) for row in rows if row.ended]
 
@@ -238,8 +252,7 @@ def supports(model: Any, *, length: int = 64) -> str | None:
     """
     if model.training:
         return "the model is in training mode"
-    vocabulary = model.get_input_embeddings().num_embeddings
-    text = torch.randint(vocabulary, (length,), generator=torch.Generator().manual_seed(0)).tolist()
+    text = _random_text(model, length)
     try:
         with torch.inference_mode():
             ids = torch.tensor([text], device=model.device)
@@ -258,12 +271,28 @@ def supports(model: Any, *, length: int = 64) -> str | None:
     return None if off <= allowed else f"its logits differ from the model's own by {off:.2g} (allowed: {allowed})"
 
 
-def _probe(model: Any, text: list[int]) -> tuple[Tensor, int]:
-    """Our logits (4, vocabulary) of the last tokens of ``text``, the end of a question and three written ones; and the
-    number of attention layers."""
+def repeats(model: Any) -> bool:
+    """Whether a text's logits are the same, bit by bit, alone and among others, for a model that the engine supports.
+
+    Tried with rows in several pieces and a longer room. Only on a CPU is so small a trial enough to tell.
+    """
+    text = _random_text(model, 64)
+    alone, crowded = (_probe(model, text, company)[0] for company in (0, PIECE + 1))
+    return model.device.type == "cpu" and torch.equal(alone, crowded)
+
+
+def _random_text(model: Any, length: int) -> list[int]:
+    vocabulary = model.get_input_embeddings().num_embeddings
+    return torch.randint(vocabulary, (length,), generator=torch.Generator().manual_seed(0)).tolist()
+
+
+def _probe(model: Any, text: list[int], company: int = 1) -> tuple[Tensor, int]:
+    """Our logits (4, vocabulary) of the last tokens of ``text``, the end of a question and three written ones, among so
+    many other texts, longer and shorter; and the number of attention layers."""
     prompt, new = text[:-3], text[-3:] + [0]
     logits: list[Tensor] = []
-    neighbour = prompt[:-24] + prompt[:7]  # all but the end is shared, so prefix, question and own tokens all count
+    prefix = prompt[:-24]  # all but the end is shared, so prefix, question and own tokens all count
+    others = [prefix + (text * 2)[: 7 if number % 8 else 60] for number in range(company)]
 
     class Forced(_Run):
         def _choose(self, rows: list[_Row], values: Tensor) -> list[int]:
@@ -271,6 +300,7 @@ def _probe(model: Any, text: list[int]) -> tuple[Tensor, int]:
             return [new[len(row.token_ids)] for row in rows]
 
     memory = Memory()
-    for _ in Forced(model, [Request(prompt), Request(neighbour)], Decoding(max_new_tokens=4), 2, memory).run():
+    requests = [Request(ids) for ids in (prompt, *others)]
+    for _ in Forced(model, requests, Decoding(max_new_tokens=4), len(requests), memory, prefix=prefix).run():
         pass
     return torch.stack(logits), len(memory.layers)
