@@ -1,26 +1,21 @@
-"""Loading a model and its tokenizer for the local engines; GGUF files are converted once and cached."""
+"""Loading a model and its tokenizer for the local engines."""
 
-import hashlib
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import transformers
-from filelock import FileLock
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from gsm8k_nb import places
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.samplers import SamplerError
 from gsm8k_nb.samplers.fingerprint import local_model
+from gsm8k_nb.samplers.gguf import converted_gguf
 from gsm8k_nb.samplers.tokens import Tokens
 from gsm8k_nb.texts import one_line
 
@@ -103,46 +98,6 @@ def model_source(model: str, revision: str | None) -> tuple[str, str | None]:
         raise
     except Exception as error:  # a damaged file raises what its readers raise; a name that no file can have ValueError
         raise SamplerError(f"model: {model[:200]!r} cannot be read: {one_line(error, 300)}") from error
-
-
-def converted_gguf(file: Path) -> Path:
-    """The folder of a GGUF file's model in transformers' own format, converted once (float32) and cached.
-
-    The key is the file's whole content and what converts it. A folder under its name is whole: it was moved there.
-    """
-    digest = places.file_sha256(file)
-    key = hashlib.sha256(f"{digest}/{transformers.__version__}/{metadata.version('gguf')}".encode()).hexdigest()
-    folder = places.cache_folder() / "gguf" / f"{file.stem}-{key[:16]}"
-    unfinished = folder.with_name(f".unfinished-{folder.name}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
-        if folder.exists():
-            return folder
-        try:
-            _convert_gguf(file, unfinished)
-            if places.file_sha256(file) != digest:
-                raise SamplerError(f"model: {file} was written to while it was read; try again once it is whole")
-            return unfinished.rename(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _convert_gguf(file: Path, folder: Path) -> None:
-    import gguf
-
-    # transformers parses the file three times and maps the names of its tensors once a module: here each is done once.
-    once: dict[str, Any] = {name: cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
-    with patch.multiple(gguf, **once):
-        tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
-        loaded = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
-    # A model loaded from GGUF refuses save_pretrained; a fresh one of the same config, given its weights, does not.
-    settings = loaded.config.to_dict()
-    settings.pop("quantization_config", None)
-    fresh = AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings), dtype=torch.float32)
-    fresh.load_state_dict(loaded.state_dict())
-    fresh.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 @contextmanager

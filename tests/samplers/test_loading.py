@@ -13,6 +13,7 @@ from gsm8k_nb.config import RunConfig
 from gsm8k_nb.samplers import SamplerError
 
 pytest.importorskip("torch", reason="the transformers extra is not installed")
+from gsm8k_nb.samplers import gguf as gguf_files  # noqa: E402
 from gsm8k_nb.samplers import loading  # noqa: E402
 
 
@@ -27,7 +28,7 @@ def converted(tmp_path, monkeypatch):
         folder.mkdir()
         shutil.copy(file, folder / "weights")
 
-    monkeypatch.setattr(loading, "_convert_gguf", copy)
+    monkeypatch.setattr(gguf_files, "_convert_gguf", copy)
     return done
 
 
@@ -41,41 +42,41 @@ def gguf(folder, tail: bytes):
 
 def test_two_files_with_other_weights_never_share_a_conversion(tmp_path, converted):
     first, second = gguf(tmp_path / "a", b"one"), gguf(tmp_path / "b", b"two")
-    folders = [loading.converted_gguf(file) for file in (first, second, first)]
+    folders = [gguf_files.converted_gguf(file) for file in (first, second, first)]
     assert folders[0] == folders[2] != folders[1] and len(converted) == 2
     assert [(folder / "weights").read_bytes()[-3:] for folder in folders] == [b"one", b"two", b"one"]
 
 
 def test_a_file_changed_in_place_is_converted_anew(tmp_path, converted):
-    before = loading.converted_gguf(file := gguf(tmp_path, b"one"))
+    before = gguf_files.converted_gguf(file := gguf(tmp_path, b"one"))
     old = file.stat()
     gguf(tmp_path, b"two")
     os.utime(file, ns=(old.st_atime_ns, old.st_mtime_ns))
-    after = loading.converted_gguf(file)
+    after = gguf_files.converted_gguf(file)
     assert before != after and (after / "weights").read_bytes().endswith(b"two")
 
 
 def test_another_converter_converts_anew(tmp_path, converted, monkeypatch):
     file = gguf(tmp_path, b"one")
-    before = loading.converted_gguf(file)
+    before = gguf_files.converted_gguf(file)
     monkeypatch.setattr(loading.transformers, "__version__", "99")
-    assert loading.converted_gguf(file) != before
+    assert gguf_files.converted_gguf(file) != before
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_a_conversion_that_breaks_off_is_begun_anew(tmp_path, converted, monkeypatch, error):
-    file, copy = gguf(tmp_path, b"one"), loading._convert_gguf
+    file, copy = gguf(tmp_path, b"one"), gguf_files._convert_gguf
 
     def breaks(file, folder):
         copy(file, folder)
         (folder / "weights").write_bytes(b"half")
         raise error
 
-    monkeypatch.setattr(loading, "_convert_gguf", breaks)
+    monkeypatch.setattr(gguf_files, "_convert_gguf", breaks)
     with pytest.raises(type(error)):
-        loading.converted_gguf(file)
-    monkeypatch.setattr(loading, "_convert_gguf", copy)
-    assert (loading.converted_gguf(file) / "weights").read_bytes() == file.read_bytes()
+        gguf_files.converted_gguf(file)
+    monkeypatch.setattr(gguf_files, "_convert_gguf", copy)
+    assert (gguf_files.converted_gguf(file) / "weights").read_bytes() == file.read_bytes()
 
 
 def test_a_conversion_that_was_killed_leaves_nothing_that_is_used(tmp_path, converted, monkeypatch):
@@ -83,16 +84,16 @@ def test_a_conversion_that_was_killed_leaves_nothing_that_is_used(tmp_path, conv
     code = f"""
 import os, signal
 from pathlib import Path
-from gsm8k_nb.samplers import loading
+from gsm8k_nb.samplers import gguf as gguf_files
 def kill(file, folder):
     folder.mkdir()
     (folder / "weights").write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
-loading._convert_gguf = kill
-loading.converted_gguf(Path({str(file)!r}))
+gguf_files._convert_gguf = kill
+gguf_files.converted_gguf(Path({str(file)!r}))
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
-    folder = loading.converted_gguf(file)
+    folder = gguf_files.converted_gguf(file)
     assert (folder / "weights").read_bytes() == file.read_bytes()
     assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
 
@@ -102,9 +103,9 @@ def test_a_file_written_to_meanwhile_is_refused(tmp_path, converted, monkeypatch
         folder.mkdir()
         gguf(tmp_path, b"two")
 
-    monkeypatch.setattr(loading, "_convert_gguf", copy)
+    monkeypatch.setattr(gguf_files, "_convert_gguf", copy)
     with pytest.raises(SamplerError, match="was written to while it was read"):
-        loading.converted_gguf(gguf(tmp_path, b"one"))
+        gguf_files.converted_gguf(gguf(tmp_path, b"one"))
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"GGUF\x03\0\0\0" + b"\xff" * 200, b"no model"])
