@@ -6,12 +6,15 @@ DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 EXTRAS := transformers,openai,ray,math-verify,lab,teach,docs,test
 
+# A module is compiled once, by whichever process imports it first, also where the environment would have each do it anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: setup data demo test lint run paper docs lessons bench clean parameters
 
 setup: $(READY)
 
 # Two steps: what the demo needs, then everything. The lock is used as constraints, not as a list: torch has other companions
-# on other platforms. Bytecode is compiled when a module is first imported: most never are.
+# on other platforms. Most modules are never imported, so none is compiled here.
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c requirements.lock
 $(DEMO): requirements.lock requirements-demo.txt assets.txt pyproject.toml
 	$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else 'gsm8k_nb needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name another, as in make setup PYTHON=python3.12' % v[:2])"
