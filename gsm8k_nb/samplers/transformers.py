@@ -19,6 +19,7 @@ from transformers import GenerationConfig
 from gsm8k_nb.config import RunConfig
 from gsm8k_nb.records import Sample
 from gsm8k_nb.samplers import Request, SamplerError, sample_seed
+from gsm8k_nb.samplers.fit import fit
 from gsm8k_nb.samplers.loading import load_model
 from gsm8k_nb.samplers.shared_prefix import engine
 from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, stop_check, uniforms_of
@@ -102,13 +103,13 @@ class TransformersSampler:
             yield [left.pop(key)[0].failed(reasons[key]) for key in over]
 
     def _try_engine(self, longest: int) -> None:
-        """Finds out whether the engine fits the model, once for texts of like length: it takes seconds on a CPU."""
+        """Finds out whether the engine fits the model, once for texts of like length."""
         length = min(longest + self.config.max_new_tokens, PROBE_TOKENS)
         if self.config.repetition_penalty not in (None, 1):
             self.fallback = "repetition_penalty"
         elif length > self.tried_tokens:
-            self.fallback, self.tried_tokens = engine.supports(self.model, length=length), length
-            self.repeats = self.fallback is None and self.config.repeatable is not False and engine.repeats(self.model)
+            (self.fallback, repeats), self.tried_tokens = fit(self.model, length), length
+            self.repeats = repeats and self.config.repeatable is not False
 
     def _settings(self, stop: tuple[str, ...]) -> Decoding:
         fields: dict[str, Any] = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k")}

@@ -100,7 +100,7 @@ def test_rows_are_multiplied_in_small_pieces_only_where_that_is_asked_for():
 
 
 def test_where_rows_do_not_repeat_only_one_at_a_time_is_repeatable(tiny_model, monkeypatch):
-    monkeypatch.setattr(engine, "repeats", lambda model: False)
+    monkeypatch.setattr(sampler, "fit", lambda model, length: (None, False))
     config = RunConfig(model=str(tiny_model), max_new_tokens=12, prompt="zero_shot")
     requests = requests_of(config, 4)
     opened = open_sampler(config)

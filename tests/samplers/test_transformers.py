@@ -98,7 +98,7 @@ def test_length_is_said_and_limits_new_tokens_only(tiny_model):
 @pytest.fixture
 def plain_only(monkeypatch):
     """As for a model that the shared-prefix engine does not support."""
-    monkeypatch.setattr(sampler.engine, "supports", lambda model, length: "not tried")
+    monkeypatch.setattr(sampler, "fit", lambda model, length: ("not tried", False))
 
 
 def test_the_fallback_gives_the_same_texts(tiny_model, monkeypatch):
@@ -108,7 +108,7 @@ def test_the_fallback_gives_the_same_texts(tiny_model, monkeypatch):
     text = shared[0]["test-0001", 0]
     stop = text[2:4]
     cut = texts(greedy, stop=(stop,))
-    monkeypatch.setattr(sampler.engine, "supports", lambda model, length: "a reason")
+    monkeypatch.setattr(sampler, "fit", lambda model, length: ("a reason", False))
     assert (texts(greedy), texts(drawn, both)) == shared
     assert texts(greedy, stop=(stop,)) == cut and cut["test-0001", 0] == text[: text.find(stop)]
     opened = open_sampler(greedy)
