@@ -206,10 +206,11 @@ class OpenAISampler:
                 continue
             self._note(reply, body)
             texts = [choice.text for choice in reply.choices if choice.finish_reason == "stop" and choice.text.strip()]
-            if "stop" in body and not all(parted(text).text for text in texts):
+            tags = self.config.think_tags or ()
+            if "stop" in body and not all(parted(text, tags).text for text in texts):
                 self._drop("stop", "it ended a text inside its reasoning")
                 continue
-            return wire.samples(asked, reply, self.stop, time.perf_counter() - started, self.config.think_tags or ())
+            return wire.samples(asked, reply, self.stop, time.perf_counter() - started, tags)
         raise AssertionError("each refusal changes the form of all requests: the bound is in refusals")
 
     async def _refuses_all(self, refused: Refused, client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> bool:

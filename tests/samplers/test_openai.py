@@ -480,15 +480,16 @@ def test_another_model_in_the_middle_of_a_run_is_told(capsys):
     assert capsys.readouterr().out.count("the server answers by another model now: 'stub-2', before stub-1") == 1
 
 
-def test_a_stop_inside_reasoning_cuts_nothing():
-    thought = "<think>Like this:\n\nQ: 1 + 1?\nA: 2</think>"
+@pytest.mark.parametrize("tags", [None, ["<<hmm>>", "<</hmm>>"]])
+def test_a_stop_inside_reasoning_cuts_nothing(tags):
+    thought = "{}Like this:\n\nQ: 1 + 1?\nA: 2{}".format(*tags or ("<think>", "</think>"))
 
     def answer(body, number):
         whole = f"{thought}#### {number_in(body)}\n\nQ: more"
         return reply(body, [whole.split(body["stop"][0])[0] if "stop" in body else whole])
 
     with serve(answer) as stub:
-        got, facts = ask(config_of(stub.url), asked(3, chat=False), ("\n\nQ:",))
+        got, facts = ask(config_of(stub.url, think_tags=tags), asked(3, chat=False), ("\n\nQ:",))
     assert sorted(sample.text for sample in got) == [f"{thought}#### {number}" for number in (1, 2, 3)]
     assert "reasoning" in facts["dropped_fields"]["stop"]
 
