@@ -25,12 +25,13 @@ from bench.plan import Piece
 WORKERS = Path(__file__).parent / "workers"
 THREADS = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
 SCRIPTS = {
-    plan.OURS: "ours.py", plan.LM_EVAL: "lm_eval_hf.py", plan.GENERATE: "generate.py", plan.PREFIX: "generate.py",
-    plan.VLLM: "server.py", plan.LLAMA: "server.py",
+    plan.OURS: "ours.py", plan.ANY_BATCH: "ours.py", plan.LM_EVAL: "lm_eval_hf.py", plan.GENERATE: "generate.py",
+    plan.PREFIX: "generate.py", plan.VLLM: "server.py", plan.LLAMA: "server.py",
 }  # fmt: skip
 VARIABLES = {plan.LM_EVAL: "LM_EVAL_PYTHON", plan.VLLM: "VLLM", plan.LLAMA: "LLAMA_SERVER"}
 NAMES = {
-    plan.OURS: "gsm8k_nb", plan.LM_EVAL: "lm-eval, hf backend", plan.GENERATE: "transformers `generate`",
+    plan.OURS: "gsm8k_nb", plan.ANY_BATCH: "gsm8k_nb, `repeatable: false`", plan.LM_EVAL: "lm-eval, hf backend",
+    plan.GENERATE: "transformers `generate`",
     plan.PREFIX: "`generate`, prefix cache reused", plan.VLLM: "vLLM's CPU build, server",
     plan.LLAMA: "llama.cpp's server",
 }  # fmt: skip
@@ -55,6 +56,7 @@ def run(piece: Piece, job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Run one piece in a process of its own and return the worker's result. RuntimeError with the end of its output."""
     file, result = folder / f"{piece.name}.job.json", folder / f"{piece.name}.result.json"
     job |= {"batch_size": piece.batch_size, "reuse_prefix": piece.system == plan.PREFIX, "threads": THREADS}
+    job |= {"repeatable": False if piece.system == plan.ANY_BATCH else None}
     if SCRIPTS[piece.system] == "server.py":
         job |= served(piece, job, folder)
     file.write_text(json.dumps(job), encoding="utf-8")

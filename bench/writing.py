@@ -192,7 +192,7 @@ def curves(found: dict[Piece, Record]) -> dict[str, dict[str, list[tuple[int, fl
     result: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for varied, points in kept.items():
         for piece, value in points:
-            if piece.system in (plan.OURS, plan.LM_EVAL):
+            if piece.system in (plan.OURS, plan.ANY_BATCH, plan.LM_EVAL):
                 line = result.setdefault(varied, {}).setdefault(f"{systems.NAMES[piece.system]}, {piece.dtype}", [])
                 line.append((value, rate(found[piece])))
     return {varied: {name: sorted(line) for name, line in lines.items()} for varied, lines in result.items()}

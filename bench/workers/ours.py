@@ -16,7 +16,7 @@ from gsm8k_nb.samplers import Request, open_sampler
 
 def load(job: dict):
     torch.set_num_threads(job["threads"])
-    fields = ("model", "dtype", "n_samples", "temperature", "max_new_tokens", "batch_size")
+    fields = ("model", "dtype", "n_samples", "temperature", "max_new_tokens", "batch_size", "repeatable")
     sampler = open_sampler(RunConfig(device="cpu", **{name: job[name] for name in fields}))
     generate(sampler, job | {"prompts": job["warm_up"], "n_samples": 1})
     return sampler
@@ -24,7 +24,7 @@ def load(job: dict):
 
 def generate(sampler, job: dict) -> Texts:
     requests = [
-        Request(Problem(f"test-{number:04d}", prompt, "#### 0", Decimal(0)), sample, prompt)
+        Request(Problem(f"test-{number:04d}", prompt.rpartition("Q: ")[2], "#### 0", Decimal(0)), sample, prompt)
         for number, prompt in enumerate(job["prompts"])
         for sample in range(job["n_samples"])
     ]

@@ -53,7 +53,7 @@ class Tokens:
         The last of them is left out, as it may be another one in front of another letter.
         """
         text = self._render(prompt)
-        return self._ids(text[: max(text.rfind(question), 0)].rstrip())[:-1]
+        return self._ids(text[: max(text.rfind(question.strip()), 0)].rstrip())[:-1]
 
     def _ids(self, text: str) -> list[int]:
         ids, bos = self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.bos_token_id
