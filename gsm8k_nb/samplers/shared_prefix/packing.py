@@ -1,25 +1,35 @@
 """Linear layers on a CPU with their weights in the blocks that oneDNN multiplies, for as long as a text is written.
 
 Without it every call reorders the weights again, which takes longer than the product itself when there are few rows.
-How a row's products are added up depends on how many rows there are, but not among the small numbers: multiplied in
-pieces of 2 to 32 rows, a row comes out the same, bit by bit, whatever stands beside it.
+How a row's products are added up may depend on how many rows there are. Where it does, rows are multiplied in pieces of
+sizes among which it does not, so that a row comes out the same, bit by bit, whatever stands beside it.
 """
 
 import ctypes
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-PIECE = 32  # rows that are multiplied at once where rows shall come out the same in any company
+# Rows that are multiplied at once, as (least, most): two or more at any rate, as one alone is another product.
+FEW, SOME, ANY = (2, 32), (64, 256), (2, 1024)
+WIDE = 16_384  # outputs from which on a trial takes too long
+
+Sizes = tuple[int, int]
 
 
 @contextmanager
-def packed(model: torch.nn.Module, in_pieces: bool) -> Iterator[None]:
-    """The linear layers of ``model`` packed, where processor and torch allow it; afterwards as they were."""
+def packed(model: torch.nn.Module, is_reading: Callable[[], bool] | None) -> Iterator[None]:
+    """The linear layers of ``model`` packed, where processor and torch allow it; afterwards as they were.
+
+    With ``is_reading``, which says whether rows are of prompts or of new tokens, rows are the same in any company.
+    """
     modules = list(model.modules())
     owners = Counter(id(weight) for module in modules for weight in module.parameters(recurse=False))
     done: list[tuple[torch.nn.Linear, Tensor]] = []
@@ -27,7 +37,7 @@ def packed(model: torch.nn.Module, in_pieces: bool) -> Iterator[None]:
         for module in modules:
             if (
                 type(module) is torch.nn.Linear
-                and (weight := _pack(module, owners[id(module.weight)] > 1, in_pieces)) is not None
+                and (weight := _pack(module, owners[id(module.weight)] > 1, is_reading)) is not None
             ):
                 done.append((module, weight))
         _release_memory()
@@ -43,7 +53,7 @@ def packed(model: torch.nn.Module, in_pieces: bool) -> Iterator[None]:
 
 
 @torch.inference_mode(False)
-def _pack(module: torch.nn.Linear, shared: bool, in_pieces: bool) -> Tensor | None:
+def _pack(module: torch.nn.Linear, shared: bool, is_reading: Callable[[], bool] | None) -> Tensor | None:
     """Gives a linear layer its packed weights and returns these, or None where it cannot have them.
 
     The plain ones are let go meanwhile, unless they are shared, or a model would need twice its memory.
@@ -56,20 +66,48 @@ def _pack(module: torch.nn.Linear, shared: bool, in_pieces: bool) -> Tensor | No
         return None
     call = torch.ops.mkldnn._linear_pointwise
 
-    def whole(x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
         return call(x, weight, module.bias, "none", [], "")
 
-    def pieces(x: Tensor) -> Tensor:
-        rows = x.shape[-2]
-        if 1 < rows <= PIECE:
-            return whole(x)
-        x = x if rows > 1 else x.expand(*x.shape[:-2], 2, -1)
-        return torch.cat([whole(piece) for piece in x.tensor_split(-(-rows // PIECE), dim=-2)], dim=-2)[..., :rows, :]
-
-    vars(module)["forward"] = pieces if in_pieces else whole
+    vars(module)["forward"] = forward
+    if is_reading is not None:
+        writing, reading = _sizes(*reversed(module.weight.shape), module.weight.dtype)
+        vars(module)["forward"] = lambda x: _in_pieces(forward, x, reading if is_reading() else writing)
     if not shared:
         module.weight.data = module.weight.new_empty(0)
     return weight
+
+
+def _in_pieces(forward: Callable[[Tensor], Tensor], x: Tensor, sizes: Sizes) -> Tensor:
+    (least, most), rows = sizes, x.shape[-2]
+    if rows < least:
+        return forward(pad(x, (0, 0, 0, least - rows)))[..., :rows, :]
+    if rows <= most:
+        return forward(x)
+    return torch.cat([forward(piece) for piece in x.tensor_split(-(-rows // most), dim=-2)], dim=-2)
+
+
+@cache
+def _sizes(inputs: int, outputs: int, dtype: torch.dtype) -> tuple[Sizes, Sizes]:
+    """How many rows of new tokens and of prompts to multiply at once: as many as come out the same, tried on random
+    numbers with one thread and with as many as there are cores."""
+    if outputs > WIDE:
+        return FEW, FEW
+    generator, threads = torch.Generator().manual_seed(0), torch.get_num_threads()
+    x, weight = (torch.randn(n, inputs, generator=generator).to(dtype) for n in (ANY[1], outputs))
+    weight = torch.ops.mkldnn._reorder_linear_weight(weight)
+
+    def alike(*sizes: int) -> bool:
+        found = []
+        for number in (1, os.cpu_count() or 1):  # whatever this process has, as a worker has fewer
+            torch.set_num_threads(number)
+            found += [torch.ops.mkldnn._linear_pointwise(x[:size], weight, None, "none", [], "") for size in sizes]
+        torch.set_num_threads(threads)
+        return all(torch.equal(a[: len(b)], b[: len(a)]) for a in found for b in found)
+
+    if alike(2, 8, 32, 48, 128, 256, 1024):
+        return ANY, ANY
+    return FEW, SOME if alike(64, 80, 128, 256) else FEW
 
 
 def _release_memory() -> None:
