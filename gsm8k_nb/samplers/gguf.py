@@ -105,12 +105,11 @@ def _save(tensors: Iterator[tuple[str, torch.Tensor]], folder: Path) -> set[str]
 
 def _tensors(reader: Any, model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """The names that transformers gives a file's tensors, and their values, unpacked one by one."""
-    architecture = gguf_names.read_field(reader, "general.architecture")[0]
-    processor = gguf_names.TENSOR_PROCESSORS.get(architecture, gguf_names.TensorProcessor)(
-        config=model.config.to_dict()
-    )
     from gguf import dequantize
 
+    architecture = gguf_names.read_field(reader, "general.architecture")[0]
+    kind = gguf_names.TENSOR_PROCESSORS.get(architecture, gguf_names.TensorProcessor)
+    processor = kind(config=model.config.to_dict())
     names = gguf_names.get_gguf_hf_weights_map(model, processor)
     parsed: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # of experts, which a processor puts together
     for tensor in reader.tensors:
