@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-# Rows that are multiplied at once, as (least, most): two or more at any rate, as one alone is another product.
-FEW, SOME, ANY = (2, 32), (64, 256), (2, 1024)
+Sizes = tuple[int, int]  # of rows that are multiplied at once: the least, the most
+# Two or more at any rate, as one alone is another product. Where sizes are not alike, one size is for all.
+MANY, FEW, ONE_SIZE, PROMPT = (2, 64), (2, 32), (32, 32), (128, 128)
 WIDE = 16_384  # outputs from which on a trial takes too long
-
-Sizes = tuple[int, int]
 
 
 @contextmanager
@@ -71,7 +70,7 @@ def _pack(module: torch.nn.Linear, shared: bool, is_reading: Callable[[], bool] 
 
     vars(module)["forward"] = forward
     if is_reading is not None:
-        writing, reading = _sizes(*reversed(module.weight.shape), module.weight.dtype)
+        writing, reading = _sizes(module.in_features, module.out_features, module.bias is not None, module.weight.dtype)
         vars(module)["forward"] = lambda x: _in_pieces(forward, x, reading if is_reading() else writing)
     if not shared:
         module.weight.data = module.weight.new_empty(0)
@@ -80,34 +79,33 @@ def _pack(module: torch.nn.Linear, shared: bool, is_reading: Callable[[], bool] 
 
 def _in_pieces(forward: Callable[[Tensor], Tensor], x: Tensor, sizes: Sizes) -> Tensor:
     (least, most), rows = sizes, x.shape[-2]
-    if rows < least:
-        return forward(pad(x, (0, 0, 0, least - rows)))[..., :rows, :]
-    if rows <= most:
+    if least <= rows <= most:
         return forward(x)
-    return torch.cat([forward(piece) for piece in x.tensor_split(-(-rows // most), dim=-2)], dim=-2)
+    pieces = [pad(piece, (0, 0, 0, max(least - piece.shape[-2], 0))) for piece in x.split(most, dim=-2)]
+    return torch.cat([forward(piece) for piece in pieces], dim=-2)[..., :rows, :]
 
 
 @cache
-def _sizes(inputs: int, outputs: int, dtype: torch.dtype) -> tuple[Sizes, Sizes]:
-    """How many rows of new tokens and of prompts to multiply at once: as many as come out the same, tried on random
-    numbers with one thread and with as many as there are cores."""
+def _sizes(inputs: int, outputs: int, has_bias: bool, dtype: torch.dtype) -> tuple[Sizes, Sizes]:
+    """How many rows of new tokens and of prompts to multiply at once: sizes among which they come out the same, tried
+    on random numbers with one thread and with as many as there are cores."""
     if outputs > WIDE:
         return FEW, FEW
     generator, threads = torch.Generator().manual_seed(0), torch.get_num_threads()
-    x, weight = (torch.randn(n, inputs, generator=generator).to(dtype) for n in (ANY[1], outputs))
-    weight = torch.ops.mkldnn._reorder_linear_weight(weight)
+    x, weight = (torch.randn(n, inputs, generator=generator).to(dtype) for n in (PROMPT[1], outputs))
+    weight, bias = torch.ops.mkldnn._reorder_linear_weight(weight), weight[:, 0].clone() if has_bias else None
 
-    def alike(*sizes: int) -> bool:
+    def alike(sizes: Sizes) -> bool:
         found = []
         for number in (1, os.cpu_count() or 1):  # whatever this process has, as a worker has fewer
             torch.set_num_threads(number)
-            found += [torch.ops.mkldnn._linear_pointwise(x[:size], weight, None, "none", [], "") for size in sizes]
+            every = range(sizes[0], sizes[1] + 1)
+            found += [torch.ops.mkldnn._linear_pointwise(x[:rows], weight, bias, "none", [], "") for rows in every]
         torch.set_num_threads(threads)
-        return all(torch.equal(a[: len(b)], b[: len(a)]) for a in found for b in found)
+        return all(torch.equal(rows, found[-1][: len(rows)]) for rows in found)
 
-    if alike(2, 8, 32, 48, 128, 256, 1024):
-        return ANY, ANY
-    return FEW, SOME if alike(64, 80, 128, 256) else FEW
+    writing = next((sizes for sizes in (MANY, FEW) if alike(sizes)), ONE_SIZE)
+    return writing, PROMPT if alike(PROMPT) else writing
 
 
 def _release_memory() -> None:
