@@ -126,7 +126,7 @@ def _rules(results: Results) -> pd.DataFrame:
     scores = scores.rename(columns={"correct": "right", "n": "of", "ci_low": "low", "ci_high": "high"})
     table = accuracy_table(scores, _level(results))
     table.insert(5, "no number", scores["no_answer"])
-    return table.assign(**{"how it reads": [RULES[name].description for name in table.index]})
+    return table.assign(**{"how it reads": [RULES[name].description for name in table.index]}).rename_axis("rule")
 
 
 def accuracy_table(scores: pd.DataFrame, level: str) -> pd.DataFrame:

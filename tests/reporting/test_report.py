@@ -213,6 +213,7 @@ def test_disagreements_are_counted_listed_and_shown(problems, tmp_path):
     assert samples.loc[("test-0001", 0), "strict"] == "none (wrong)"
     assert samples.loc[("test-0001", 0), "flexible"] == "48 (right)"
     assert tables.by_rule(results).loc["flexible", "right"] == 4
+    assert tables.accuracy(results).index.name == tables.by_rule(results).index.name == "rule"  # its header
 
 
 def broken(results):
