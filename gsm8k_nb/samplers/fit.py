@@ -15,8 +15,8 @@ from gsm8k_nb.samplers.shared_prefix import engine
 def fit(model: Any, length: int) -> tuple[str | None, bool]:
     """Why the engine does not fit texts of ``length`` tokens, or None; and whether its texts are then the same in any
     company. What fits is remembered in the cache, by all that the trial depends on; what does not is tried again."""
-    known = places.cache_folder() / "fits"
-    marks = {repeats: known / f"{_key(model, length)}.{word}" for repeats, word in ((True, "repeats"), (False, "fits"))}
+    known, key = places.cache_folder() / "fits", _key(model, length)
+    marks = {True: known / f"{key}.repeats", False: known / f"{key}.fits"}
     for repeats, mark in marks.items():
         if mark.exists():
             return None, repeats

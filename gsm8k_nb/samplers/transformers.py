@@ -57,8 +57,7 @@ class TransformersSampler:
         yield from self._take_too_long(left)
         self._try_engine(max((len(ids) for _, ids in left.values()), default=0))
         while left:
-            engine_fits = self.fallback is None and (self.repeats or not self.config.repeatable)
-            make = self._shared_prefix if engine_fits else self._plain
+            make = self._shared_prefix if self.fallback is None else self._plain
             # the longest first: memory runs out at once or never
             todo = sorted(left.values(), key=lambda pair: -len(pair[1]))
             try:
@@ -110,6 +109,8 @@ class TransformersSampler:
         elif length > self.tried_tokens:
             (self.fallback, repeats), self.tried_tokens = fit(self.model, length), length
             self.repeats = repeats and self.config.repeatable is not False
+            if self.config.repeatable and self.fallback is None and not repeats:
+                self.fallback = "its texts depend on the batch"
 
     def _settings(self, stop: tuple[str, ...]) -> Decoding:
         fields: dict[str, Any] = {name: getattr(self.config, name) for name in ("temperature", "top_p", "top_k")}

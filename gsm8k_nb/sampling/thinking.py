@@ -33,6 +33,7 @@ def completions(sampler: Sampler, requests: Iterable[Request], stop: Sequence[st
     steps, todo = _Steps(sampler, stop, config), iter(requests)
     if not config.continues:
         yield from steps.one(todo)
+        return
     while chunk := list(islice(todo, AT_ONCE)):
         yield from steps.two(chunk)
 

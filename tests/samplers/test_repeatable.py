@@ -117,6 +117,7 @@ def test_where_rows_do_not_repeat_only_one_at_a_time_is_repeatable(tiny_model, m
     generate = opened.model.generate
     monkeypatch.setattr(opened.model, "generate", lambda ids, **rest: sizes.append(len(ids)) or generate(ids, **rest))
     assert len(texts(config, requests, opened)) == 4 and sizes == [1, 1, 1, 1]
+    assert opened.describe()["attention"] == "plain generate (its texts depend on the batch)"
     assert opened.describe()["repeatable"] is True
 
 

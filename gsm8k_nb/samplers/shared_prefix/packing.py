@@ -68,8 +68,9 @@ def _pack(module: torch.nn.Linear, shared: bool, is_reading: Callable[[], bool] 
     def forward(x: Tensor) -> Tensor:
         return call(x, weight, module.bias, "none", [], "")
 
-    vars(module)["forward"] = forward
-    if is_reading is not None:
+    if is_reading is None:
+        vars(module)["forward"] = forward
+    else:
         writing, reading = _sizes(module.in_features, module.out_features, module.bias is not None, module.weight.dtype)
         vars(module)["forward"] = lambda x: _in_pieces(forward, x, reading if is_reading() else writing)
     if not shared:
@@ -95,17 +96,21 @@ def _sizes(inputs: int, outputs: int, has_bias: bool, dtype: torch.dtype) -> tup
     x, weight = (torch.randn(n, inputs, generator=generator).to(dtype) for n in (PROMPT[1], outputs))
     weight, bias = torch.ops.mkldnn._reorder_linear_weight(weight), weight[:, 0].clone() if has_bias else None
 
-    def alike(sizes: Sizes) -> bool:
-        found = []
-        for number in (1, os.cpu_count() or 1):  # whatever this process has, as a worker has fewer
-            torch.set_num_threads(number)
-            every = range(sizes[0], sizes[1] + 1)
-            found += [torch.ops.mkldnn._linear_pointwise(x[:rows], weight, bias, "none", [], "") for rows in every]
-        torch.set_num_threads(threads)
-        return all(torch.equal(rows, found[-1][: len(rows)]) for rows in found)
+    def product(rows: int, n_threads: int) -> Tensor:
+        torch.set_num_threads(n_threads)
+        return torch.ops.mkldnn._linear_pointwise(x[:rows], weight, bias, "none", [], "")
 
-    writing = next((sizes for sizes in (MANY, FEW) if alike(sizes)), ONE_SIZE)
-    return writing, PROMPT if alike(PROMPT) else writing
+    def alike(sizes: Sizes) -> bool:
+        least, most = sizes
+        right, threads_tried = product(most, 1), (1, os.cpu_count() or 1)  # whatever this process has: a worker has few
+        tried = ((rows, number) for number in threads_tried for rows in range(least, most + 1))
+        return all(torch.equal(product(rows, number), right[:rows]) for rows, number in tried)
+
+    try:
+        writing = next((sizes for sizes in (MANY, FEW) if alike(sizes)), ONE_SIZE)
+        return writing, PROMPT if alike(PROMPT) else writing
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _release_memory() -> None:
